@@ -1,0 +1,40 @@
+/* cpu/cpu.h: what this CPU can do. Detected once by asking the CPU (and, for the registers it saves, the operating
+ * system); a level can be forced down for tests, never up. */
+#ifndef TEG_CPU_CPU_H
+#define TEG_CPU_CPU_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Instruction sets as kernels are built for them: each is a file suffix (gemm_avx2.c) with its own compiler flags. Each
+ * one implies the ones above it in its family. */
+/*      name        file suffix   family */
+#define TEG_ISAS(X)                                                                                                    \
+    X(BASE, "base")             /* what the compiler targets by default: SSE2 or NEON */                               \
+    X(AVX2, "avx2")             /* x86: AVX2 + FMA + F16C */                                                           \
+    X(AVXVNNI, "avxvnni")       /* x86: AVX2 + AVX-VNNI */                                                             \
+    X(AVX512, "avx512")         /* x86: AVX-512 F, BW, DQ, VL */                                                       \
+    X(AVX512VNNI, "avx512vnni") /* x86: AVX-512 + VNNI */                                                              \
+    X(DOTPROD, "dotprod")       /* Arm: NEON dot product */                                                            \
+    X(I8MM, "i8mm")             /* Arm: int8 matrix multiply */
+
+enum teg_isa {
+#define X(name, suffix) TEG_ISA_##name,
+    TEG_ISAS(X)
+#undef X
+        TEG_ISA_COUNT
+};
+
+struct teg_cpu {
+    bool has[TEG_ISA_COUNT];
+    uint32_t family, model;
+    char name[64];
+    uint32_t n_cpus; /* that this process may run on */
+    size_t l2_bytes; /* of one core; 0: unknown */
+};
+
+void teg_cpu_detect(struct teg_cpu *cpu);
+const char *teg_isa_name(enum teg_isa isa);
+
+#endif

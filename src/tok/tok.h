@@ -1,0 +1,46 @@
+/* tok/tok.h: bytes <-> token ids.
+ *
+ * A tokenizer is made from GGUF metadata (tokenizer.ggml.*) or from a Hugging Face tokenizer.json, and is immutable
+ * after that. Two models of text: byte-level BPE (merge ranks, a pre-tokenizer splits first) and SentencePiece BPE
+ * (scores, U+2581 for space, byte fallback). Special tokens are cut out of the text before either sees it. */
+#ifndef TEG_TOK_TOK_H
+#define TEG_TOK_TOK_H
+
+#include "base/arena.h"
+#include "base/text.h"
+#include "format/source.h"
+
+struct teg_tok;
+
+/* From what the source holds: GGUF keys, or the safetensors directory's tokenizer.json (+ tokenizer_config.json).
+ * `path` not NULL: from that file instead (a tokenizer.json or a GGUF). */
+enum teg_status teg_tok_open(const struct teg_source *source, const char *path, const struct teg_allocator *allocator,
+                             struct teg_tok **tok, struct teg_error *err);
+void teg_tok_free(struct teg_tok *tok);
+
+size_t teg_tok_size(const struct teg_tok *tok); /* ids are 0 … size-1 */
+
+/* See teg_tokenize in tegula.h, whose flags and rules these are. */
+enum teg_status teg_tok_encode(const struct teg_tok *tok, const char *text, size_t n_bytes, unsigned flags,
+                               int32_t *ids, size_t capacity, size_t *n_ids, struct teg_error *err);
+/* Appends the bytes of one id as they stand inside a text (SentencePiece: U+2581 is a space); special tokens as
+ * written. False when the id is outside the vocabulary. */
+bool teg_tok_piece(const struct teg_tok *tok, int32_t id, struct teg_buf *out);
+/* A whole text: as above, and SentencePiece's added leading space is removed again. */
+enum teg_status teg_tok_decode(const struct teg_tok *tok, const int32_t *ids, size_t n_ids, struct teg_buf *out,
+                               struct teg_error *err);
+
+int32_t teg_tok_bos(const struct teg_tok *tok); /* -1: none */
+int32_t teg_tok_eos(const struct teg_tok *tok);
+bool teg_tok_is_end(const struct teg_tok *tok, int32_t id); /* EOS, EOT, and the other ends of generation */
+/* The text of the id as the vocabulary has it, for templates' bos_token and eos_token; {NULL,0} for -1. */
+struct teg_string teg_tok_text(const struct teg_tok *tok, int32_t id);
+/* The chat template's source; {NULL,0} when there is none. */
+struct teg_string teg_tok_chat_template(const struct teg_tok *tok);
+
+/* Streaming (tok/stream.c): implements teg_stream_* of tegula.h over a tokenizer. */
+struct teg_stream;
+enum teg_status teg_tok_stream_new(const struct teg_tok *tok, const char *const *stops, size_t n_stops,
+                                   struct teg_stream **stream, struct teg_error *err);
+
+#endif
