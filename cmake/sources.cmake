@@ -1,0 +1,21 @@
+# SOURCES: the library's C files for this processor, each with the flags of its instruction set.
+file(GLOB SOURCES CONFIGURE_DEPENDS src/*.c src/*/*.c src/kernel/*/*.c)
+if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  list(FILTER SOURCES EXCLUDE REGEX "kernel/x86/|_(avx2|avxvnni|avx512|avx512vnni)\\.c$")
+endif()
+if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+  list(FILTER SOURCES EXCLUDE REGEX "kernel/arm/|_(dotprod|i8mm)\\.c$")
+endif()
+
+# Suffix -> flags; src/cpu/cpu.h has the same list.
+set(ISA_FLAGS_avx2 -mavx2 -mfma -mf16c)
+set(ISA_FLAGS_avxvnni -mavx2 -mfma -mf16c -mavxvnni)
+set(ISA_FLAGS_avx512 -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512)
+set(ISA_FLAGS_avx512vnni ${ISA_FLAGS_avx512} -mavx512vnni)
+set(ISA_FLAGS_dotprod -march=armv8.2-a+dotprod)
+set(ISA_FLAGS_i8mm -march=armv8.2-a+dotprod+i8mm)
+foreach(source ${SOURCES})
+  if(source MATCHES "_(avx2|avxvnni|avx512|avx512vnni|dotprod|i8mm)\\.c$")
+    set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${ISA_FLAGS_${CMAKE_MATCH_1}}")
+  endif()
+endforeach()

@@ -1,0 +1,10 @@
+# find_package(tegula) gives tegula::tegula (shared); find_package(tegula COMPONENTS static) also gives tegula::static.
+include(CMakeFindDependencyMacro)
+include(${CMAKE_CURRENT_LIST_DIR}/tegulaTargets.cmake)
+if("static" IN_LIST tegula_FIND_COMPONENTS)
+  set(THREADS_PREFER_PTHREAD_FLAG ON)
+  find_dependency(Threads)
+  find_dependency(PkgConfig)
+  pkg_check_modules(TEGULA_DEPS REQUIRED IMPORTED_TARGET jansson libpcre2-8 libutf8proc)
+  include(${CMAKE_CURRENT_LIST_DIR}/tegulaStaticTargets.cmake)
+endif()
