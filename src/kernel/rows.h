@@ -1,0 +1,10 @@
+/* kernel/rows.h: the rows that table.c chooses from. A row fills the slots it improves and leaves the others NULL; one
+ * file per instruction set defines it. Private to kernel/. */
+#ifndef TEG_KERNEL_ROWS_H
+#define TEG_KERNEL_ROWS_H
+
+#include "kernel/kernels.h"
+
+extern const struct teg_kernels teg_kernel_rows_base; /* every slot */
+
+#endif
