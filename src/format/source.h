@@ -16,7 +16,8 @@ struct teg_tensor {
     const char *name;
     enum teg_dtype dtype;
     uint32_t rank;
-    uint64_t dims[TEG_MAX_RANK]; /* outermost first; unused ones are 1 */
+    uint64_t dims[TEG_MAX_RANK]; /* outermost first; unused ones are 1. GGUF: rank 1 to 4, all at least 1;
+                                  * safetensors: rank 0 is a scalar, a dimension may be 0 */
     const uint8_t *data;         /* in the mapped file; may be unaligned (safetensors) */
     size_t n_bytes;
     uint64_t file_offset;
@@ -27,11 +28,11 @@ enum teg_meta_type {
     TEG_META_FLOAT,
     TEG_META_BOOL,
     TEG_META_STRING,
-    TEG_META_ARRAY_INT,
+    TEG_META_ARRAY_INT, /* an empty JSON array too */
     TEG_META_ARRAY_FLOAT,
     TEG_META_ARRAY_BOOL,
     TEG_META_ARRAY_STRING,
-    TEG_META_JSON, /* safetensors' config.json: an object or mixed array; `string` is its JSON text */
+    TEG_META_JSON, /* config.json: an object or mixed array; `string` is its JSON text, compact */
     TEG_META_NULL, /* JSON null */
 };
 
@@ -76,12 +77,13 @@ struct teg_source {
 };
 
 /* Opens `path` as what its bytes say it is: GGUF (single file or any part of a split set; all parts are opened), or a
- * directory with config.json and safetensors. `need_tensors` false: weights may be absent (vocabulary only). */
+ * directory with config.json and safetensors. `need_tensors` false: weights may be absent (vocabulary only), and no
+ * other file is opened for them: a directory then has no tensors, a split set those of its first part. */
 enum teg_status teg_source_open(const char *path, bool need_tensors, const struct teg_allocator *allocator,
                                 struct teg_source **source, struct teg_error *err);
 void teg_source_free(struct teg_source *source);
 
-/* NULL when there is none. O(1). */
+/* NULL when there is none. O(log n), whatever the names. */
 const struct teg_tensor *teg_source_tensor(const struct teg_source *source, const char *name);
 const struct teg_meta *teg_source_meta(const struct teg_source *source, const char *key);
 

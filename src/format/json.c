@@ -1,0 +1,232 @@
+/* format/json.c: see json.h. Every number keeps its kind: jansson reads 64-bit integers as integers and everything with
+ * a point or exponent as double; an integer beyond 64 bits is its error and becomes ours. Objects and mixed arrays
+ * stay JSON text, because what they mean is the business of the module that asks for them.
+ *
+ * jansson takes its memory from malloc, up to about thirty times the text; its callers limit the text. */
+#include "format/json.h"
+
+#include <string.h>
+
+#include "format/impl.h"
+
+enum { MAX_DEPTH = 64 };
+
+static enum teg_status refuse_depth(struct teg_span text, const char *what, const char *path, uint64_t offset,
+                                    struct teg_error *err)
+{
+    size_t depth = 0;
+    bool in_string = false;
+    for (size_t i = 0; i < text.n_bytes; i++) {
+        const uint8_t c = text.bytes[i];
+        if (in_string) {
+            if (c == '\\')
+                i++;
+            else if (c == '"')
+                in_string = false;
+        } else if (c == '"') {
+            in_string = true;
+        } else if (c == '{' || c == '[') {
+            if (++depth > MAX_DEPTH)
+                return teg_source_fail(err, TEG_ERR_FORMAT, what, path, offset + i,
+                                       "expected JSON at most %d levels deep, found more; download the file again",
+                                       MAX_DEPTH);
+        } else if ((c == '}' || c == ']') && depth) {
+            depth--;
+        }
+    }
+    return TEG_OK;
+}
+
+enum teg_status teg_json_object(struct teg_span text, const char *what, const char *path, uint64_t offset,
+                                json_t **object, struct teg_error *err)
+{
+    TRY(refuse_depth(text, what, path, offset, err));
+    json_error_t error = {0};
+    json_t *const root =
+        json_loadb(text.n_bytes ? (const char *)text.bytes : "", text.n_bytes, JSON_REJECT_DUPLICATES, &error);
+    if (!root) {
+        /* jansson leaves the text empty when malloc fails under it. */
+        if (json_error_code(&error) == json_error_out_of_memory || !error.text[0])
+            return teg_base_fail_memory(err, "JSON values", text.n_bytes);
+        return teg_source_fail(err, TEG_ERR_FORMAT, what, path, offset + (uint64_t)error.position,
+                               "expected a JSON object, found: %.120s; download the file again", error.text);
+    }
+    if (!json_is_object(root)) {
+        json_decref(root);
+        return teg_source_fail(err, TEG_ERR_FORMAT, what, path, offset,
+                               "expected a JSON object, found another value; download the file again");
+    }
+    *object = root;
+    return TEG_OK;
+}
+
+/* ---- values to metadata ---- */
+
+static bool is_bool(const json_t *v)
+{
+    return json_is_boolean(v);
+}
+
+static bool is_int(const json_t *v)
+{
+    return json_is_integer(v);
+}
+
+static bool is_number(const json_t *v)
+{
+    return json_is_number(v);
+}
+
+static bool is_string(const json_t *v)
+{
+    return json_is_string(v);
+}
+
+static bool all_items(const json_t *array, bool (*is)(const json_t *))
+{
+    for (size_t i = 0; i < json_array_size(array); i++)
+        if (!is(json_array_get(array, i)))
+            return false;
+    return true;
+}
+
+static bool copy_string(struct teg_arena *arena, const json_t *v, struct teg_string *out)
+{
+    const size_t n_bytes = json_string_length(v);
+    *out = (struct teg_string){teg_arena_string(arena, json_string_value(v), n_bytes), n_bytes};
+    return out->bytes;
+}
+
+/* Each fills meta from a value of its kind; false when memory is short. */
+
+static bool put_int(struct teg_arena *arena, json_t *v, struct teg_meta *meta)
+{
+    (void)arena;
+    meta->integer = json_integer_value(v);
+    return true;
+}
+
+static bool put_real(struct teg_arena *arena, json_t *v, struct teg_meta *meta)
+{
+    (void)arena;
+    meta->real = json_real_value(v);
+    return true;
+}
+
+static bool put_bool(struct teg_arena *arena, json_t *v, struct teg_meta *meta)
+{
+    (void)arena;
+    meta->boolean = json_is_true(v);
+    return true;
+}
+
+static bool put_null(struct teg_arena *arena, json_t *v, struct teg_meta *meta)
+{
+    (void)arena, (void)v, (void)meta;
+    return true;
+}
+
+static bool put_string(struct teg_arena *arena, json_t *v, struct teg_meta *meta)
+{
+    return copy_string(arena, v, &meta->string);
+}
+
+static bool put_json(struct teg_arena *arena, json_t *v, struct teg_meta *meta)
+{
+    const size_t n_bytes = json_dumpb(v, NULL, 0, JSON_COMPACT);
+    char *const text = teg_arena_array(arena, n_bytes + 1, 1);
+    if (!n_bytes || !text || json_dumpb(v, text, n_bytes, JSON_COMPACT) != n_bytes)
+        return false;
+    meta->string = (struct teg_string){text, n_bytes};
+    return true;
+}
+
+static bool put_ints(struct teg_arena *arena, json_t *v, struct teg_meta *meta)
+{
+    int64_t *const items = teg_arena_array(arena, meta->n, sizeof *items);
+    for (size_t i = 0; items && i < meta->n; i++)
+        items[i] = json_integer_value(json_array_get(v, i));
+    meta->integers = items;
+    return items;
+}
+
+static bool put_reals(struct teg_arena *arena, json_t *v, struct teg_meta *meta)
+{
+    double *const items = teg_arena_array(arena, meta->n, sizeof *items);
+    for (size_t i = 0; items && i < meta->n; i++)
+        items[i] = json_number_value(json_array_get(v, i));
+    meta->reals = items;
+    return items;
+}
+
+static bool put_bools(struct teg_arena *arena, json_t *v, struct teg_meta *meta)
+{
+    bool *const items = teg_arena_array(arena, meta->n, sizeof *items);
+    for (size_t i = 0; items && i < meta->n; i++)
+        items[i] = json_is_true(json_array_get(v, i));
+    meta->booleans = items;
+    return items;
+}
+
+static bool put_strings(struct teg_arena *arena, json_t *v, struct teg_meta *meta)
+{
+    struct teg_string *const items = teg_arena_array(arena, meta->n, sizeof *items);
+    for (size_t i = 0; items && i < meta->n; i++)
+        if (!copy_string(arena, json_array_get(v, i), &items[i]))
+            return false;
+    meta->strings = items;
+    return items;
+}
+
+struct kind {
+    const char *name;
+    enum teg_meta_type type;
+    bool (*put)(struct teg_arena *arena, json_t *v, struct teg_meta *meta);
+};
+
+static const struct kind plain_kinds[] = {
+    [JSON_OBJECT] = {"object", TEG_META_JSON, put_json},     [JSON_ARRAY] = {"array", TEG_META_JSON, put_json},
+    [JSON_STRING] = {"string", TEG_META_STRING, put_string}, [JSON_INTEGER] = {"int", TEG_META_INT, put_int},
+    [JSON_REAL] = {"float", TEG_META_FLOAT, put_real},       [JSON_TRUE] = {"bool", TEG_META_BOOL, put_bool},
+    [JSON_FALSE] = {"bool", TEG_META_BOOL, put_bool},        [JSON_NULL] = {"null", TEG_META_NULL, put_null},
+};
+
+/* Tried in this order: integers first, so that an array of floats is one with at least one float (or nothing). */
+static const struct {
+    bool (*is)(const json_t *v);
+    struct kind kind;
+} array_kinds[] = {
+    {is_int, {"array of int", TEG_META_ARRAY_INT, put_ints}},
+    {is_number, {"array of float", TEG_META_ARRAY_FLOAT, put_reals}},
+    {is_bool, {"array of bool", TEG_META_ARRAY_BOOL, put_bools}},
+    {is_string, {"array of string", TEG_META_ARRAY_STRING, put_strings}},
+};
+
+static struct kind kind_of(const json_t *v)
+{
+    if (json_is_array(v))
+        for (size_t i = 0; i < sizeof array_kinds / sizeof *array_kinds; i++)
+            if (all_items(v, array_kinds[i].is))
+                return array_kinds[i].kind;
+    return plain_kinds[json_typeof(v)];
+}
+
+enum teg_status teg_json_metas(struct teg_arena *arena, json_t *object, const char *key_prefix, struct teg_meta *metas,
+                               struct teg_error *err)
+{
+    size_t i = 0;
+    const char *key;
+    json_t *value;
+    json_object_foreach(object, key, value)
+    {
+        const struct kind kind = kind_of(value);
+        struct teg_meta *const meta = &metas[i++];
+        meta->key = teg_arena_printf(arena, "%s%s", key_prefix, key);
+        meta->type = kind.type;
+        meta->type_name = kind.name;
+        meta->n = kind.type >= TEG_META_ARRAY_INT && kind.type <= TEG_META_ARRAY_STRING ? json_array_size(value) : 1;
+        if (!meta->key || !kind.put(arena, value, meta))
+            return teg_base_fail_memory(err, "model metadata", sizeof *metas * json_object_size(object));
+    }
+    return TEG_OK;
+}
