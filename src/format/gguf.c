@@ -92,7 +92,7 @@ static enum teg_status read_u64(struct reader *r, const char *what, uint64_t *ou
 
 static enum teg_status read_string(struct reader *r, const char *what, struct teg_string *out)
 {
-    uint64_t n_bytes;
+    uint64_t n_bytes = 0;
     TRY(read_u64(r, what, &n_bytes));
     struct teg_span s;
     if (!teg_cursor_take(&r->c, n_bytes, &s))
@@ -105,7 +105,7 @@ static enum teg_status read_string(struct reader *r, const char *what, struct te
 static enum teg_status read_name(struct reader *r, const char *what, const char **out)
 {
     const size_t at = r->c.position_bytes;
-    struct teg_string s;
+    struct teg_string s = {0};
     TRY(read_string(r, what, &s));
     if (memchr(s.bytes, '\0', s.n_bytes))
         return damaged(r, at, "expected a %s without NUL bytes, found one inside; convert the model again", what);
@@ -118,7 +118,7 @@ static enum teg_status read_name(struct reader *r, const char *what, const char 
 static enum teg_status read_int(struct reader *r, const struct value_type *type, int64_t *out)
 {
     const size_t at = r->c.position_bytes, n_bytes = type->least_bytes;
-    uint64_t bits;
+    uint64_t bits = 0;
     if (!teg_cursor_uint(&r->c, n_bytes, &bits))
         return ends_early(r, type->name, n_bytes);
     if (type->is_signed) {
@@ -134,7 +134,7 @@ static enum teg_status read_int(struct reader *r, const struct value_type *type,
 
 static enum teg_status read_real(struct reader *r, const struct value_type *type, double *out)
 {
-    uint64_t bits;
+    uint64_t bits = 0;
     if (!teg_cursor_uint(&r->c, type->least_bytes, &bits))
         return ends_early(r, type->name, type->least_bytes);
     if (type->least_bytes == sizeof(double)) {
@@ -199,7 +199,7 @@ static enum teg_status read_strings(struct reader *r, size_t n, const struct teg
 static enum teg_status read_value_type(struct reader *r, const struct value_type **type)
 {
     const size_t at = r->c.position_bytes;
-    uint32_t number;
+    uint32_t number = 0;
     TRY(read_u32(r, "value type", &number));
     if (number >= N_VALUE_TYPES)
         return damaged(r, at, "expected a value type from 0 to %d, found %u; convert the model again",
@@ -219,7 +219,7 @@ static enum teg_status read_array(struct reader *r, struct teg_meta *meta)
                        "model again",
                        meta->key);
     const size_t n_at = r->c.position_bytes;
-    uint64_t n;
+    uint64_t n = 0;
     TRY(read_u64(r, "array length", &n));
     const size_t most = teg_cursor_left(&r->c) / type->least_bytes;
     if (n > most)
@@ -294,15 +294,15 @@ static enum teg_status read_dims(struct reader *r, struct teg_tensor *tensor)
 static enum teg_status read_tensor_type(struct reader *r, struct teg_tensor *tensor)
 {
     const size_t at = r->c.position_bytes;
-    uint32_t number;
+    uint32_t number = 0;
     TRY(read_u32(r, "tensor type", &number));
     if (teg_dtype_from_gguf(number, &tensor->dtype))
         return TEG_OK;
     const char *const name = teg_dtype_gguf_name(number);
-    return teg_source_fail(r->err, name ? TEG_ERR_UNSUPPORTED : TEG_ERR_FORMAT, "GGUF", r->path, at,
+    return teg_source_fail(r->err, TEG_ERR_UNSUPPORTED, "GGUF", r->path, at,
                            "expected tensor '%.64s' in a type that Tegula reads, found type %u (%s); use another "
                            "quantization of the model, such as Q4_K_M or Q8_0",
-                           tensor->name, number, name ? name : "unknown");
+                           tensor->name, number, name ? name : "withdrawn or unknown");
 }
 
 static enum teg_status measure(struct reader *r, size_t at, struct teg_tensor *tensor)
@@ -394,7 +394,7 @@ static enum teg_status read_header(struct reader *r, struct teg_source_part *par
     if (memcmp(magic.bytes, "GGUF", 4) != 0)
         return damaged(r, 0, "expected the bytes 'GGUF', found %02x %02x %02x %02x; check that this is a GGUF file",
                        magic.bytes[0], magic.bytes[1], magic.bytes[2], magic.bytes[3]);
-    uint32_t version;
+    uint32_t version = 0;
     TRY(read_u32(r, "version", &version));
     if (version && version % 65536 == 0)
         return teg_source_fail(r->err, TEG_ERR_UNSUPPORTED, "GGUF", r->path, 4,
@@ -404,7 +404,7 @@ static enum teg_status read_header(struct reader *r, struct teg_source_part *par
         return teg_source_fail(r->err, TEG_ERR_UNSUPPORTED, "GGUF", r->path, 4,
                                "expected version 2 or 3, found %u; convert the model again", version);
     part->format = version == 2 ? "GGUF v2" : "GGUF v3";
-    uint64_t n_tensors, n_metas;
+    uint64_t n_tensors = 0, n_metas = 0;
     TRY(read_u64(r, "tensor count", &n_tensors));
     TRY(read_u64(r, "metadata count", &n_metas));
     const size_t left = teg_cursor_left(&r->c);
@@ -459,7 +459,7 @@ enum teg_status teg_gguf_read(struct teg_source *source, struct teg_span bytes, 
                                     part->n_metas * sizeof *part->metas + part->n_tensors * sizeof *part->tensors);
     for (size_t i = 0; i < part->n_metas; i++)
         TRY(read_pair(&r, &part->metas[i]));
-    uint64_t alignment;
+    uint64_t alignment = 0;
     TRY(find_alignment(&r, part, &alignment));
     for (size_t i = 0; i < part->n_tensors; i++)
         TRY(read_tensor(&r, alignment, &part->tensors[i]));

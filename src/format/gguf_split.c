@@ -89,7 +89,7 @@ static enum teg_status read_sibling(struct teg_source *source, size_t stem_bytes
     struct teg_span bytes;
     TRY(teg_source_map(source, path, "cannot open part of split GGUF", &bytes, err));
     TRY(teg_gguf_read(source, bytes, path, part, err));
-    struct split split;
+    struct split split = {0};
     TRY(read_split(part, &split, err));
     if (split.no != no || split.count != first->count || split.n_tensors != first->n_tensors)
         FAIL(err, TEG_ERR_FORMAT,
@@ -133,7 +133,7 @@ enum teg_status teg_gguf_assemble(struct teg_source *source, const struct teg_so
 {
     source->kind = TEG_SOURCE_GGUF;
     source->format = part->format;
-    struct split split;
+    struct split split = {0};
     TRY(read_split(part, &split, err));
     if (split.count > 1 && from_file)
         TRY(read_set(source, part, &split, need_tensors, err));

@@ -144,7 +144,7 @@ static enum teg_status read_offsets(const struct reader *r, const json_t *entry,
                        "expected data_offsets of tensor '%.64s' within the %zu bytes of data, found %" PRId64
                        " to %" PRId64 "; download the file again",
                        tensor->name, r->data.n_bytes, begin, end);
-    uint64_t n_bytes;
+    uint64_t n_bytes = 0;
     if (!measure(tensor, &n_bytes))
         return damaged(r, IN_HEADER,
                        "expected tensor '%.64s' to fit in memory, found a shape that needs more than 2^64 "
@@ -235,7 +235,7 @@ enum teg_status teg_safetensors_read(struct teg_source *source, struct teg_span 
     struct reader r = {.source = source, .path = path, .err = err};
     *part = (struct teg_source_part){.path = path, .format = "safetensors"};
     struct teg_cursor c = teg_cursor_of(bytes.bytes, bytes.n_bytes);
-    uint64_t n_bytes;
+    uint64_t n_bytes = 0;
     if (!teg_cursor_u64(&c, &n_bytes))
         return damaged(&r, 0,
                        "expected 8 bytes of header length, found %zu before the end of the file; download the file "
