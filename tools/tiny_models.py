@@ -54,8 +54,8 @@ def _recipe(name, kind, tok="llama3", n_vocab=296, seed=None, dtype="bf16", head
 _recipe("llama", "llama", **LLAMA)
 _recipe("qwen2", "qwen2", "qwen2", D=64, L=2, H=4, G=1, F=96, tie_word_embeddings=True, rms_norm_eps=1e-6,
         rope_theta=1000000.0, use_sliding_window=False, sliding_window=64, max_window_layers=2)
-_recipe("qwen3", "qwen3", "qwen2", D=32, L=3, H=4, G=2, F=96, head_dim=32, tie_word_embeddings=True, rms_norm_eps=1e-6,
-        rope_theta=1000000.0, attention_bias=False, use_sliding_window=False, sliding_window=None, max_window_layers=3)
+_recipe("qwen3", "qwen3", "qwen2", D=32, L=2, H=4, G=2, F=96, head_dim=32, tie_word_embeddings=True, rms_norm_eps=1e-6,
+        rope_theta=1000000.0, attention_bias=False, use_sliding_window=False, sliding_window=None, max_window_layers=2)
 _recipe("gemma2", "gemma2", "gemma", 384, D=32, L=4, H=4, G=2, F=64, head_dim=16, tie_word_embeddings=True,
         query_pre_attn_scalar=16, sliding_window=16, attn_logit_softcapping=3.0, final_logit_softcapping=6.0)
 _recipe("gemma3", "gemma3_text", "gemma", 384, D=32, L=7, H=4, G=1, F=64, head_dim=16, tie_word_embeddings=True,
@@ -66,7 +66,7 @@ _recipe("phi3", "phi3", "phi3", 384, dtype="f16", D=64, L=2, H=4, G=2, F=96, sli
         original_max_position_embeddings=512, pad_token_id=None)
 _recipe("smollm3", "smollm3", D=32, L=4, H=4, G=2, F=96, tie_word_embeddings=True, rms_norm_eps=1e-6,
         rope_theta=5000000.0, no_rope_layers=[1, 1, 1, 0], no_rope_layer_interval=4, use_sliding_window=False,
-        sliding_window=None)
+        sliding_window=None, pad_token_id=None)
 
 # Variants: written when a test wants them.
 _recipe("llama-tied", "llama", "smollm", tie_word_embeddings=True, **LLAMA)
@@ -103,11 +103,13 @@ _recipe("phi3-longrope", "phi3", "phi3", 384, seed="phi3", dtype="f16", D=64, L=
         sliding_window=None, original_max_position_embeddings=64, pad_token_id=None,
         rope_scaling={"type": "longrope", "long_factor": LONG, "short_factor": SHORT})
 _recipe("wide", "llama", D=256, L=1, H=4, G=2, F=256)    # the shape of the quantized files
+_recipe("wide-tied", "llama", D=256, L=1, H=4, G=2, F=256, tie_word_embeddings=True)
 
+KEPT_AS = {"phi3": "F16", "qwen2": "BF16"}      # the others are F32
 KEPT = ["llama", "qwen2", "qwen3", "gemma2", "gemma3", "phi3", "smollm3"]
 QUANTS = ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS", "MXFP4"]
 MIXED = {"attn_q": "Q4_K", "attn_k": "Q5_K", "attn_v": "Q6_K", "attn_output": "Q3_K", "ffn_gate": "Q2_K",
-         "ffn_up": "IQ4_XS", "ffn_down": "Q4_1", "token_embd": "Q4_0", "output": "Q6_K"}
+         "ffn_up": "IQ4_XS", "ffn_down": "Q4_1", "token_embd": "Q6_K"}
 
 # GGUF: Hugging Face's name of a tensor inside a layer -> ours; gemma's four norms differ.
 NAMES = {"self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
@@ -348,8 +350,8 @@ def llama3_factors(theta, dim, s):
 
 # where the scale of a block stands: (byte, per-unit deviation of the quantized values) as float16 fields
 HALF_FIELDS = {"Q4_0": [(0, 4.6)], "Q4_1": [(0, 4.6), (2, -7.5)], "Q5_0": [(0, 9.2)], "Q5_1": [(0, 9.2), (2, -15.5)],
-               "Q8_0": [(0, 74.0)], "Q2_K": [(80, 9.0), (82, None)], "Q3_K": [(108, 40.0)],
-               "Q4_K": [(0, 160.0), (2, None)], "Q5_K": [(0, 330.0), (2, None)], "Q6_K": [(208, 1360.0)],
+               "Q8_0": [(0, 74.0)], "Q2_K": [(80, 14.0), (82, None)], "Q3_K": [(108, 40.0)],
+               "Q4_K": [(0, 260.0), (2, None)], "Q5_K": [(0, 525.0), (2, None)], "Q6_K": [(208, 1360.0)],
                "IQ4_NL": [(0, 66.0)], "IQ4_XS": [(0, 1220.0)]}
 
 
