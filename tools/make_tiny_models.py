@@ -293,8 +293,7 @@ def main():
             if not only or name in only:
                 keep(name)
     with open(index_path, "w", encoding="utf-8") as f:
-        json.dump(index, f, ensure_ascii=True, indent=1, sort_keys=True)
-        f.write("\n")
+        f.write(json.dumps(index, ensure_ascii=True, sort_keys=True).replace('}, "', '},\n"').replace('}, {', '},\n{') + "\n")
 
 
 if __name__ == "__main__":

@@ -105,7 +105,7 @@ _recipe("phi3-longrope", "phi3", "phi3", 384, seed="phi3", dtype="f16", D=64, L=
 _recipe("wide", "llama", D=256, L=1, H=4, G=2, F=256)    # the shape of the quantized files
 _recipe("wide-tied", "llama", D=256, L=1, H=4, G=2, F=256, tie_word_embeddings=True)
 
-KEPT_AS = {"phi3": "F16", "qwen2": "BF16"}      # the others are F32
+KEPT_AS = {"phi3": "F16", "qwen2": "BF16", "gemma3": "BF16", "smollm3": "BF16"}      # the others are F32
 KEPT = ["llama", "qwen2", "qwen3", "gemma2", "gemma3", "phi3", "smollm3"]
 QUANTS = ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS", "MXFP4"]
 MIXED = {"attn_q": "Q4_K", "attn_k": "Q5_K", "attn_v": "Q6_K", "attn_output": "Q3_K", "ffn_gate": "Q2_K",
