@@ -31,7 +31,6 @@ from gguf.quants import dequantize
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-import tiny_gguf as tg
 import tiny_models as tm
 
 OUT = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "tests", "data", "tiny")
