@@ -1,0 +1,417 @@
+/* api.c: tegula.h over the modules. A model is what opening leaves behind: the source with its mapped file, the
+ * tokenizer, the graph and the plan, all in one arena and all immutable from then on. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "build/build.h"
+#include "cpu/cpu.h"
+#include "format/source.h"
+#include "plan/plan.h"
+#include "run/sampler.h"
+#include "run/session.h"
+#include "tok/jinja.h"
+#include "tok/tok.h"
+
+struct teg_model {
+    struct teg_arena arena; /* graph, plan, hyperparameters */
+    struct teg_source *source;
+    struct teg_tok *tok;
+    struct teg_graph *graph; /* NULL: vocabulary only */
+    struct teg_plan *plan;
+    struct teg_cpu cpu;
+    struct teg_hparams hparams;
+    struct teg_model_info info;
+    struct teg_run_model run;
+};
+
+const char *teg_version(void)
+{
+#define TEXT2(x) #x
+#define TEXT(x) TEXT2(x)
+    return TEXT(TEG_VERSION_MAJOR) "." TEXT(TEG_VERSION_MINOR) "." TEXT(TEG_VERSION_PATCH);
+}
+
+const char *teg_status_name(enum teg_status status)
+{
+    static const char *const names[] = {
+        [TEG_OK] = "ok",
+        [TEG_ERR_ARGUMENT] = "bad argument",
+        [TEG_ERR_MEMORY] = "out of memory",
+        [TEG_ERR_IO] = "input/output error",
+        [TEG_ERR_FORMAT] = "damaged file",
+        [TEG_ERR_UNSUPPORTED] = "not supported",
+        [TEG_ERR_CONTEXT_FULL] = "context full",
+        [TEG_ERR_INTERRUPTED] = "interrupted",
+    };
+    return (size_t)status < sizeof names / sizeof *names ? names[status] : "unknown status";
+}
+
+void teg_text_free(struct teg_text *text)
+{
+    if (!text)
+        return;
+    free(text->bytes);
+    *text = (struct teg_text){0};
+}
+
+/* ---- models ---- */
+
+void teg_model_options_default(struct teg_model_options *options)
+{
+    *options = (struct teg_model_options){.size = sizeof *options};
+}
+
+void teg_model_free(struct teg_model *model)
+{
+    if (!model)
+        return;
+    teg_tok_free(model->tok);
+    teg_source_free(model->source);
+    struct teg_arena arena = model->arena; /* the model itself lies in it */
+    teg_arena_free(&arena);
+}
+
+static const char *meta_string(struct teg_model *model, const char *key)
+{
+    const struct teg_meta *const m = teg_source_meta(model->source, key);
+    if (!m || m->type != TEG_META_STRING)
+        return "";
+    return teg_arena_string(&model->arena, m->string.bytes, m->string.n_bytes);
+}
+
+static enum teg_status fill_info(struct teg_model *model, struct teg_error *err)
+{
+    const struct teg_source *const source = model->source;
+    struct teg_model_info *const info = &model->info;
+    const bool gguf = source->kind == TEG_SOURCE_GGUF;
+    info->format = source->format;
+    info->architecture = meta_string(model, gguf ? "general.architecture" : "model_type");
+    info->name = meta_string(model, gguf ? "general.name" : "_name_or_path");
+    info->mode = "exact";
+    if (!info->architecture || !info->name)
+        return teg_base_fail_memory(err, "model facts", 64);
+    info->vocab_tokens = (int32_t)teg_tok_size(model->tok);
+    for (size_t i = 0; i < source->n_tensors; i++) {
+        uint64_t n = 1;
+        for (uint32_t d = 0; d < source->tensors[i].rank; d++)
+            n *= source->tensors[i].dims[d];
+        info->n_parameters += n;
+        info->weights_bytes += source->tensors[i].n_bytes;
+    }
+    if (!model->graph)
+        return TEG_OK;
+    const struct teg_hparams *const hp = &model->hparams;
+    info->vocab_tokens = (int32_t)model->plan->vocab;
+    info->n_layers = hp->n_layers;
+    info->n_heads = hp->n_heads;
+    info->n_kv_heads = hp->n_kv_heads;
+    info->head_width = hp->head_width;
+    info->width = hp->width;
+    info->ffn_width = hp->ffn_width;
+    info->context_tokens = hp->context;
+    return TEG_OK;
+}
+
+static uint32_t original_context(const struct teg_plan *plan)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < plan->n_rope_tables; i++)
+        if (plan->rope_tables[i].long_frequencies)
+            n = plan->rope_tables[i].original_context;
+    return n;
+}
+
+static enum teg_status open_graph(struct teg_model *model, const struct teg_allocator *allocator, struct teg_error *err)
+{
+    TRY(teg_build(model->source, &model->arena, &model->graph, &model->hparams, err));
+    teg_cpu_detect(&model->cpu);
+    TRY(teg_plan_new(model->graph, &model->cpu, &model->arena, &model->plan, err));
+    model->run = (struct teg_run_model){.plan = model->plan,
+                                        .allocator = allocator,
+                                        .cpu = &model->cpu,
+                                        .context_tokens = model->hparams.context,
+                                        .original_context = original_context(model->plan),
+                                        .default_kv = TEG_KV_F32};
+    return TEG_OK;
+}
+
+static enum teg_status open_parts(struct teg_model *model, const char *path, const struct teg_model_options *o,
+                                  const struct teg_allocator *allocator, struct teg_error *err)
+{
+    TRY(teg_source_open(path, !o->vocab_only, allocator, &model->source, err));
+    const uint64_t total = model->source->n_tensors ? 2 : 1;
+    TRY(teg_tok_open(model->source, o->tokenizer_path, allocator, &model->tok, err));
+    if (o->progress && !o->progress(o->progress_ctx, 1, total))
+        FAIL(err, TEG_ERR_INTERRUPTED,
+             "interrupted: opening %s: expected to finish, found a request to stop; open it again", path);
+    if (!o->vocab_only)
+        TRY(open_graph(model, allocator, err));
+    TRY(fill_info(model, err));
+    model->run.allocator = allocator;
+    model->run.weights_bytes = model->info.weights_bytes;
+    if (o->progress)
+        (void)o->progress(o->progress_ctx, total, total);
+    return TEG_OK;
+}
+
+enum teg_status teg_model_open(const char *path, const struct teg_model_options *options, struct teg_model **model,
+                               struct teg_error *err)
+{
+    struct teg_model_options o;
+    teg_model_options_default(&o);
+    if (options)
+        o = *options;
+    if (o.mode == TEG_MODE_FAST)
+        FAIL(err, TEG_ERR_UNSUPPORTED,
+             "cannot open model: mode: expected exact, found fast; this version has no int8 "
+             "kernels yet, use exact");
+    const struct teg_allocator *const allocator = teg_allocator_or_default(o.allocator);
+    struct teg_arena arena;
+    teg_arena_init(&arena, allocator);
+    struct teg_model *const m = teg_arena_alloc(&arena, sizeof *m);
+    if (!m)
+        return teg_base_fail_memory(err, "model", sizeof *m);
+    m->arena = arena;
+    const enum teg_status status = open_parts(m, path, &o, allocator, err);
+    if (status != TEG_OK)
+        teg_model_free(m);
+    else
+        *model = m;
+    return status;
+}
+
+const struct teg_model_info *teg_model_info(const struct teg_model *model)
+{
+    return &model->info;
+}
+
+/* ---- looking inside ---- */
+
+size_t teg_model_metadata_count(const struct teg_model *model)
+{
+    return model->source->n_metas;
+}
+
+enum teg_status teg_model_metadata(const struct teg_model *model, size_t index, struct teg_metadata *item)
+{
+    if (index >= model->source->n_metas)
+        return TEG_ERR_ARGUMENT;
+    const struct teg_meta *const m = &model->source->metas[index];
+    *item = (struct teg_metadata){.key = m->key, .type = m->type_name};
+    return TEG_OK;
+}
+
+static void put_json_item(struct teg_buf *out, const struct teg_meta *m, size_t i)
+{
+    switch (m->type) {
+    case TEG_META_INT:
+    case TEG_META_ARRAY_INT:
+        teg_buf_printf(out, "%lld", (long long)(m->type == TEG_META_INT ? m->integer : m->integers[i]));
+        break;
+    case TEG_META_FLOAT:
+    case TEG_META_ARRAY_FLOAT: {
+        const double x = m->type == TEG_META_FLOAT ? m->real : m->reals[i];
+        /* JSON has no infinities or NaN. */
+        if (x - x != 0)
+            teg_buf_puts(out, "null");
+        else
+            teg_buf_printf(out, "%.9g", x);
+        break;
+    }
+    case TEG_META_BOOL:
+    case TEG_META_ARRAY_BOOL:
+        teg_buf_puts(out, (m->type == TEG_META_BOOL ? m->boolean : m->booleans[i]) ? "true" : "false");
+        break;
+    case TEG_META_STRING:
+        teg_buf_json_string(out, m->string.bytes, m->string.n_bytes);
+        break;
+    case TEG_META_ARRAY_STRING:
+        teg_buf_json_string(out, m->strings[i].bytes, m->strings[i].n_bytes);
+        break;
+    case TEG_META_JSON:
+        teg_buf_append(out, m->string.bytes, m->string.n_bytes);
+        break;
+    default:
+        teg_buf_puts(out, "null");
+        break;
+    }
+}
+
+enum teg_status teg_model_metadata_json(const struct teg_model *model, size_t index, size_t max_items,
+                                        struct teg_text *json, struct teg_error *err)
+{
+    if (index >= model->source->n_metas)
+        FAIL(err, TEG_ERR_ARGUMENT,
+             "no such metadata: entry: expected less than %zu, found %zu; ask for the count first",
+             model->source->n_metas, index);
+    const struct teg_meta *const m = &model->source->metas[index];
+    const bool is_array = m->type >= TEG_META_ARRAY_INT && m->type <= TEG_META_ARRAY_STRING;
+    struct teg_buf out = {0};
+    if (!is_array) {
+        put_json_item(&out, m, 0);
+        return teg_buf_take(&out, json, "metadata", err);
+    }
+    teg_buf_puts(&out, "[");
+    for (size_t i = 0; i < m->n && (max_items == 0 || i < max_items); i++) {
+        teg_buf_puts(&out, i ? ", " : "");
+        put_json_item(&out, m, i);
+    }
+    teg_buf_puts(&out, max_items && m->n > max_items ? ", \"…\"]" : "]");
+    return teg_buf_take(&out, json, "metadata", err);
+}
+
+size_t teg_model_weight_count(const struct teg_model *model)
+{
+    return model->source->n_tensors;
+}
+
+enum teg_status teg_model_weight(const struct teg_model *model, size_t index, struct teg_weight *weight)
+{
+    if (index >= model->source->n_tensors)
+        return TEG_ERR_ARGUMENT;
+    const struct teg_tensor *const t = &model->source->tensors[index];
+    *weight = (struct teg_weight){.name = t->name,
+                                  .dtype = teg_dtype_info(t->dtype)->name,
+                                  .rank = t->rank,
+                                  .n_bytes = t->n_bytes,
+                                  .file_offset = t->file_offset};
+    memcpy(weight->dims, t->dims, sizeof weight->dims);
+    return TEG_OK;
+}
+
+enum teg_status teg_model_dump(const struct teg_model *model, enum teg_dump what, struct teg_text *text,
+                               struct teg_error *err)
+{
+    if (!model->graph)
+        FAIL(err, TEG_ERR_ARGUMENT,
+             "cannot show ops: model: expected a whole model, found one opened for its vocabulary; "
+             "open it with its weights");
+    struct teg_buf out = {0};
+    if (what == TEG_DUMP_OPS)
+        teg_graph_dump(model->graph, &out);
+    else
+        teg_plan_dump(model->plan, model->graph, &out);
+    return teg_buf_take(&out, text, "dump", err);
+}
+
+/* ---- tokens and text ---- */
+
+enum teg_status teg_tokenize(const struct teg_model *model, const char *text, size_t n_bytes, unsigned flags,
+                             int32_t *ids, size_t capacity, size_t *n_ids, struct teg_error *err)
+{
+    return teg_tok_encode(model->tok, text, n_bytes, flags, ids, capacity, n_ids, err);
+}
+
+enum teg_status teg_detokenize(const struct teg_model *model, const int32_t *ids, size_t n_ids, struct teg_text *text,
+                               struct teg_error *err)
+{
+    struct teg_buf out = {0};
+    const enum teg_status status = teg_tok_decode(model->tok, ids, n_ids, &out, err);
+    if (status == TEG_OK)
+        return teg_buf_take(&out, text, "text", err);
+    teg_buf_free(&out);
+    return status;
+}
+
+bool teg_token_is_end(const struct teg_model *model, int32_t id)
+{
+    return teg_tok_is_end(model->tok, id);
+}
+
+int32_t teg_token_bos(const struct teg_model *model)
+{
+    return teg_tok_bos(model->tok);
+}
+
+enum teg_status teg_stream_new(const struct teg_model *model, const char *const *stops, size_t n_stops,
+                               struct teg_stream **stream, struct teg_error *err)
+{
+    return teg_tok_stream_new(model->tok, stops, n_stops, stream, err);
+}
+
+void teg_chat_options_default(struct teg_chat_options *options)
+{
+    *options = (struct teg_chat_options){.size = sizeof *options};
+}
+
+/* The variables a template sees, as transformers passes them. */
+static void put_variables(const struct teg_model *model, const char *messages, size_t n_bytes,
+                          const struct teg_chat_options *o, struct teg_buf *out)
+{
+    const struct {
+        const char *name;
+        int32_t id;
+    } tokens[] = {{"bos_token", teg_tok_bos(model->tok)}, {"eos_token", teg_tok_eos(model->tok)}};
+    teg_buf_puts(out, "{\"messages\":");
+    teg_buf_append(out, messages, n_bytes);
+    teg_buf_printf(out, ",\"add_generation_prompt\":%s,\"tools\":%s,\"documents\":null",
+                   o->add_generation_prompt ? "true" : "false", o->tools_json ? o->tools_json : "null");
+    for (size_t i = 0; i < 2; i++) {
+        if (tokens[i].id < 0)
+            continue;
+        const struct teg_string text = teg_tok_text(model->tok, tokens[i].id);
+        teg_buf_printf(out, ",\"%s\":", tokens[i].name);
+        teg_buf_json_string(out, text.bytes, text.n_bytes);
+    }
+    teg_buf_puts(out, "}");
+}
+
+enum teg_status teg_chat_render(const struct teg_model *model, const char *messages_json, size_t n_bytes,
+                                const struct teg_chat_options *options, struct teg_text *text, struct teg_error *err)
+{
+    struct teg_chat_options o;
+    teg_chat_options_default(&o);
+    if (options)
+        o = *options;
+    struct teg_string source = teg_tok_chat_template(model->tok);
+    if (o.template_text)
+        source = (struct teg_string){o.template_text, strlen(o.template_text)};
+    if (!source.bytes)
+        FAIL(err, TEG_ERR_UNSUPPORTED,
+             "cannot render chat: %s: expected a chat template, found none; pass one, or use "
+             "raw prompts",
+             model->source->path);
+    struct teg_jinja *jinja = NULL;
+    struct teg_buf variables = {0};
+    struct teg_text json = {0};
+    TRY(teg_jinja_parse(source.bytes, source.n_bytes, &jinja, err));
+    put_variables(model, messages_json, n_bytes, &o, &variables);
+    enum teg_status status = teg_buf_take(&variables, &json, "chat variables", err);
+    if (status == TEG_OK)
+        status = teg_jinja_render(jinja, json.bytes, json.n_bytes, o.now_unix, text, err);
+    teg_text_free(&json);
+    teg_jinja_free(jinja);
+    return status;
+}
+
+/* ---- sessions and samplers ---- */
+
+static enum teg_status need_graph(const struct teg_model *model, struct teg_error *err)
+{
+    if (!model->graph)
+        FAIL(err, TEG_ERR_ARGUMENT,
+             "cannot make session: model: expected a whole model, found one opened for its "
+             "vocabulary; open it with its weights");
+    return TEG_OK;
+}
+
+enum teg_status teg_session_bytes(const struct teg_model *model, const struct teg_session_options *options,
+                                  size_t n_tokens, struct teg_memory *memory, struct teg_error *err)
+{
+    TRY(need_graph(model, err));
+    return teg_run_session_bytes(&model->run, options, n_tokens, memory, err);
+}
+
+enum teg_status teg_session_new(const struct teg_model *model, const struct teg_session_options *options,
+                                struct teg_session **session, struct teg_error *err)
+{
+    TRY(need_graph(model, err));
+    return teg_run_session_new(&model->run, options, session, err);
+}
+
+enum teg_status teg_sampler_new(const struct teg_model *model, const struct teg_sampler_options *options,
+                                struct teg_sampler **sampler, struct teg_error *err)
+{
+    return teg_run_sampler_new((size_t)model->info.vocab_tokens, options, model->run.allocator, sampler, err);
+}

@@ -1,0 +1,129 @@
+/* build/build.c: which builder a model needs, and the check that it used the whole model.
+ *
+ * A tensor that no builder asked for is a part of the model that would silently be left out, so it is an error, except
+ * for the few kinds listed below that carry no maths of the language model. */
+#include "build/build.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "build/builder.h"
+
+struct family {
+    const char *gguf, *model_type; /* NULL: no such file */
+    const char *name;
+    void (*build)(struct teg_builder *b);
+};
+
+static const struct family families[] = {
+    {"llama", "llama", "llama", teg_build_llama},
+    {NULL, "mistral", "llama", teg_build_llama},
+    {"smollm3", "smollm3", "smollm3", teg_build_smollm3},
+    {"qwen2", "qwen2", "qwen2", teg_build_qwen2},
+    {"qwen3", "qwen3", "qwen3", teg_build_qwen3},
+    {"gemma2", "gemma2", "gemma2", teg_build_gemma2},
+    {"gemma3", "gemma3_text", "gemma3", teg_build_gemma3},
+    {NULL, "gemma3", "gemma3", teg_build_gemma3},
+    {"phi3", "phi3", "phi3", teg_build_phi3},
+};
+
+/* Tensors that may stay unused: buffers that old checkpoints saved, a tied head's copy, and the parts of multimodal
+ * models that are not the language model. */
+static const char *const unused_allowed[] = {"rotary_emb.inv_freq", "rope_freqs.weight",      "lm_head.weight",
+                                             "vision_tower.",       "multi_modal_projector.", "rope_factors_"};
+
+static enum teg_status find_family(const struct teg_source *source, const struct family **family, struct teg_error *err)
+{
+    struct teg_string name;
+    TRY(teg_hparams_architecture(source, &name, err));
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
+        const char *const word = source->kind == TEG_SOURCE_GGUF ? families[i].gguf : families[i].model_type;
+        if (word && name.n_bytes == strlen(word) && memcmp(word, name.bytes, name.n_bytes) == 0) {
+            *family = &families[i];
+            return TEG_OK;
+        }
+    }
+    FAIL(err, TEG_ERR_UNSUPPORTED,
+         "cannot run model: %s: architecture: expected llama, mistral, smollm3, qwen2, qwen3, "
+         "gemma2, gemma3 or phi3, found %.*s; this architecture is not supported",
+         source->path, (int)(name.n_bytes < 64 ? name.n_bytes : 64), name.bytes);
+}
+
+/* safetensors: the language model may stand inside a multimodal one. */
+static const char *find_prefix(const struct teg_source *source)
+{
+    static const char *const prefixes[] = {"model.", "language_model.model.", "model.language_model."};
+    char name[64];
+    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
+        strcat(strcpy(name, prefixes[i]), "embed_tokens.weight");
+        if (teg_source_tensor(source, name))
+            return prefixes[i];
+    }
+    return prefixes[0];
+}
+
+static enum teg_status check_all_used(const struct teg_builder *b)
+{
+    for (size_t i = 0; i < b->source->n_tensors; i++) {
+        const char *const name = b->source->tensors[i].name;
+        bool allowed = b->used[i];
+        for (size_t k = 0; k < sizeof unused_allowed / sizeof *unused_allowed && !allowed; k++)
+            allowed = strstr(name, unused_allowed[k]) != NULL;
+        if (!allowed)
+            FAIL(b->err, TEG_ERR_UNSUPPORTED,
+                 "cannot run model: %s: tensor %s: expected only tensors of a %s model, found "
+                 "this one, whose part in the maths is not known; this model is not supported",
+                 b->source->path, name, b->hp->arch);
+    }
+    return TEG_OK;
+}
+
+/* Qwen2 always has biases on q, k and v; config.json may promise more. */
+static enum teg_status check_biases(const struct teg_builder *b)
+{
+    const bool gguf = b->hp->is_gguf;
+    const bool qkv = b->hp->attention_bias || strcmp(b->hp->arch, "qwen2") == 0;
+    const struct {
+        bool wanted;
+        const char *gguf, *hf;
+    } rows[] = {{qkv, "blk.0.attn_q.bias", "layers.0.self_attn.q_proj.bias"},
+                {qkv, "blk.0.attn_k.bias", "layers.0.self_attn.k_proj.bias"},
+                {qkv, "blk.0.attn_v.bias", "layers.0.self_attn.v_proj.bias"},
+                {b->hp->mlp_bias, "blk.0.ffn_up.bias", "layers.0.mlp.up_proj.bias"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char name[128];
+        strcat(strcpy(name, gguf ? "" : b->prefix), gguf ? rows[i].gguf : rows[i].hf);
+        if (rows[i].wanted && !teg_source_tensor(b->source, name))
+            FAIL(b->err, TEG_ERR_FORMAT,
+                 "cannot use model: %s: tensor %s: expected it in the file, found none; the file "
+                 "is not a whole %s model",
+                 b->source->path, name, b->hp->arch);
+    }
+    return TEG_OK;
+}
+
+enum teg_status teg_build(const struct teg_source *source, struct teg_arena *arena, struct teg_graph **graph,
+                          struct teg_hparams *hp, struct teg_error *err)
+{
+    const struct family *family = NULL;
+    TRY(find_family(source, &family, err));
+    TRY(teg_hparams_read(source, family->name, arena, hp, err));
+    if (!(hp->attention_scale > 0) && strncmp(family->name, "gemma", 5) != 0)
+        hp->attention_scale = (float)(1 / sqrt((double)hp->head_width));
+    struct teg_builder b = {.source = source, .arena = arena, .hp = hp, .err = err, .rope_magnitude = 1};
+    b.prefix = find_prefix(source);
+    b.frequencies = b.long_frequencies = b.local_frequencies = TEG_NO_VALUE;
+    b.used = teg_arena_array(arena, source->n_tensors + 1, sizeof *b.used);
+    b.states = teg_arena_array(arena, hp->n_layers, sizeof *b.states);
+    if (!b.used || !b.states)
+        return teg_base_fail_memory(err, "builder tables", source->n_tensors);
+    TRY(teg_graph_new(arena, &b.graph, err));
+    TRY(check_biases(&b));
+    TRY(teg_b_rope_setup(&b));
+    family->build(&b);
+    TRY(b.status);
+    TRY(check_all_used(&b));
+    TRY(teg_graph_verify(b.graph, err));
+    *graph = b.graph;
+    return TEG_OK;
+}

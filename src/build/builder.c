@@ -1,0 +1,279 @@
+/* build/builder.c: the verbs of builder.h. Each finds its tensors by name, checks their shape against the
+ * hyperparameters with a message that names the tensor, marks them as used, and appends one op. */
+#include "build/builder.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct {
+    const char *gguf, *hf;
+} tensor_names[TENSOR_NAME_COUNT] = {
+#define X(id, gguf, hf) [id] = {gguf, hf},
+    TEG_TENSOR_NAMES(X)
+#undef X
+};
+
+/* The tensor's full name in this file. */
+static void full_name(const struct teg_builder *b, enum teg_tensor_name name, uint32_t layer, const char *suffix,
+                      char out[160])
+{
+    char body[96];
+    const char *const pattern = b->hp->is_gguf ? tensor_names[name].gguf : tensor_names[name].hf;
+    const char *const at = strstr(pattern, "%u");
+    if (at)
+        (void)snprintf(body, sizeof body, "%.*s%u%s", (int)(at - pattern), pattern, layer, at + 2);
+    else
+        (void)snprintf(body, sizeof body, "%s", pattern);
+    /* lm_head stands beside "model.", not in it; "language_model.model." has it in "language_model.". */
+    const char *prefix = b->hp->is_gguf ? "" : b->prefix;
+    int prefix_length = (int)strlen(prefix);
+    if (name == OUTPUT && prefix_length >= 6 && strcmp(prefix + prefix_length - 6, "model.") == 0)
+        prefix_length -= strcmp(prefix, "model.language_model.") == 0 ? prefix_length : 6;
+    (void)snprintf(out, 160, "%.*s%s.%s", prefix_length, prefix, body, suffix);
+}
+
+static const struct teg_tensor *find(struct teg_builder *b, enum teg_tensor_name name, uint32_t layer,
+                                     const char *suffix)
+{
+    char full[160];
+    full_name(b, name, layer, suffix, full);
+    const struct teg_tensor *const t = teg_source_tensor(b->source, full);
+    if (t)
+        b->used[t - b->source->tensors] = true;
+    return t;
+}
+
+static value keep(struct teg_builder *b, enum teg_status status, value v)
+{
+    if (b->status == TEG_OK)
+        b->status = status;
+    return b->status == TEG_OK ? v : TEG_NO_VALUE;
+}
+
+/* A tensor as a constant; rows 0: a vector of `columns`. */
+static value constant(struct teg_builder *b, const struct teg_tensor *t, uint64_t rows, uint64_t columns)
+{
+    const uint32_t rank = rows ? 2 : 1;
+    const uint64_t *dims = t->dims;
+    if (t->rank != rank || dims[rank - 1] != columns || (rows && dims[0] != rows)) {
+        char shape[48], found[96];
+        if (rows)
+            (void)snprintf(shape, sizeof shape, "[%llu, %llu]", (unsigned long long)rows, (unsigned long long)columns);
+        else
+            (void)snprintf(shape, sizeof shape, "[%llu]", (unsigned long long)columns);
+        (void)snprintf(found, sizeof found, "rank %u, [%llu, %llu]", t->rank, (unsigned long long)dims[0],
+                       (unsigned long long)dims[1]);
+        return keep(
+            b,
+            teg_base_fail(b->err, TEG_ERR_FORMAT, t->file_offset,
+                          "cannot use model: %s: tensor %s: expected shape %s, found %s; the file is damaged or "
+                          "its metadata belong to another model",
+                          b->source->path, t->name, shape, found),
+            TEG_NO_VALUE);
+    }
+    value v = TEG_NO_VALUE;
+    return keep(b, teg_graph_const(b->graph, t->name, t->dtype, rank, dims, t->data, t->n_bytes, &v, b->err), v);
+}
+
+value teg_b_vector(struct teg_builder *b, const char *name, const float *data, uint32_t n)
+{
+    value v = TEG_NO_VALUE;
+    const uint64_t dims[1] = {n};
+    if (b->status != TEG_OK)
+        return TEG_NO_VALUE;
+    return keep(b, teg_graph_const(b->graph, name, TEG_DTYPE_F32, 1, dims, data, n * sizeof *data, &v, b->err), v);
+}
+
+/* Norm weights and biases are float32 for the kernels, whatever the file has: they are a thousandth of a model. */
+static const float *decode_vector(struct teg_builder *b, const struct teg_tensor *t, uint32_t n)
+{
+    if (t->rank != 1 || t->dims[0] != n) {
+        constant(b, t, 0, n); /* fails, and says how */
+        return NULL;
+    }
+    float *const data = teg_arena_alloc(b->arena, n * sizeof *data);
+    if (!data) {
+        keep(b, teg_base_fail_memory(b->err, t->name, n * sizeof *data), TEG_NO_VALUE);
+        return NULL;
+    }
+    teg_dtype_decode(t->dtype, t->data, data, n);
+    return data;
+}
+
+const float *teg_b_find_vector(struct teg_builder *b, enum teg_tensor_name name, uint32_t n)
+{
+    const struct teg_tensor *const t = b->hp->is_gguf && b->status == TEG_OK ? find(b, name, 0, "weight") : NULL;
+    return t ? decode_vector(b, t, n) : NULL;
+}
+
+static value vector(struct teg_builder *b, const struct teg_tensor *t, uint32_t n)
+{
+    const float *const data = decode_vector(b, t, n);
+    return data ? teg_b_vector(b, t->name, data, n) : TEG_NO_VALUE;
+}
+
+static const struct teg_tensor *need(struct teg_builder *b, enum teg_tensor_name name, uint32_t layer,
+                                     const char *suffix)
+{
+    const struct teg_tensor *const t = b->status == TEG_OK ? find(b, name, layer, suffix) : NULL;
+    if (!t && b->status == TEG_OK) {
+        char full[160];
+        full_name(b, name, layer, suffix, full);
+        keep(b,
+             teg_base_fail(b->err, TEG_ERR_FORMAT, 0,
+                           "cannot use model: %s: tensor %s: expected it in the file, found none; the file is not a "
+                           "whole %s model",
+                           b->source->path, full, b->hp->arch),
+             TEG_NO_VALUE);
+    }
+    return t;
+}
+
+static value append(struct teg_builder *b, const struct teg_op *op)
+{
+    value v = TEG_NO_VALUE;
+    if (b->status != TEG_OK)
+        return TEG_NO_VALUE;
+    return keep(b, teg_graph_op(b->graph, op, &v, b->err), v);
+}
+
+value teg_b_embed(struct teg_builder *b, float scale)
+{
+    const struct teg_tensor *const t = need(b, TOKEN_EMBD, 0, "weight");
+    if (!t)
+        return TEG_NO_VALUE;
+    const value table = constant(b, t, b->hp->vocab ? b->hp->vocab : t->dims[0], b->hp->width);
+    const value x = append(b, &(struct teg_op){.kind = TEG_OP_EMBEDDING,
+                                               .n_inputs = 2,
+                                               .inputs = {b->graph->tokens, table},
+                                               .attr.scale.scale = scale});
+    if (x != TEG_NO_VALUE)
+        b->graph->values[x].name = "embed";
+    return x;
+}
+
+static value norm(struct teg_builder *b, value x, enum teg_tensor_name name, uint32_t layer, uint32_t width)
+{
+    const struct teg_tensor *const t = need(b, name, layer, "weight");
+    if (!t)
+        return TEG_NO_VALUE;
+    return append(b, &(struct teg_op){.kind = TEG_OP_RMS_NORM,
+                                      .n_inputs = 2,
+                                      .inputs = {x, vector(b, t, width)},
+                                      .attr.norm = {b->hp->norm_eps, b->norm_offset}});
+}
+
+value teg_b_norm(struct teg_builder *b, value x, enum teg_tensor_name name, uint32_t layer)
+{
+    return norm(b, x, name, layer, b->hp->width);
+}
+
+value teg_b_head_norm(struct teg_builder *b, value x, enum teg_tensor_name name, uint32_t layer)
+{
+    return norm(b, x, name, layer, b->hp->head_width);
+}
+
+value teg_b_linear(struct teg_builder *b, value x, enum teg_tensor_name name, uint32_t layer, uint32_t n_out)
+{
+    const struct teg_tensor *const t = need(b, name, layer, "weight");
+    if (!t)
+        return TEG_NO_VALUE;
+    const uint64_t k = (uint64_t)teg_value_width(&b->graph->values[x]);
+    struct teg_op op = {.kind = TEG_OP_LINEAR, .n_inputs = 2, .inputs = {x, constant(b, t, n_out, k)}};
+    const struct teg_tensor *const bias = find(b, name, layer, "bias");
+    if (bias)
+        op.inputs[op.n_inputs++] = vector(b, bias, n_out);
+    return append(b, &op);
+}
+
+value teg_b_slice(struct teg_builder *b, value x, uint32_t begin, uint32_t width)
+{
+    return append(b,
+                  &(struct teg_op){.kind = TEG_OP_SLICE, .n_inputs = 1, .inputs = {x}, .attr.slice = {begin, width}});
+}
+
+value teg_b_rope(struct teg_builder *b, value x, value frequencies)
+{
+    const bool is_long = frequencies == b->frequencies && b->long_frequencies != TEG_NO_VALUE;
+    struct teg_op op = {.kind = TEG_OP_ROPE, .n_inputs = 2, .inputs = {x, frequencies}};
+    if (is_long)
+        op.inputs[op.n_inputs++] = b->long_frequencies;
+    op.attr.rope.head_width = b->hp->head_width;
+    /* GGUF's llama converter permutes the rows of Wq and Wk so that pairs lie side by side. */
+    op.attr.rope.interleaved =
+        b->hp->is_gguf && (strcmp(b->hp->arch, "llama") == 0 || strcmp(b->hp->arch, "smollm3") == 0);
+    op.attr.rope.magnitude = frequencies == b->frequencies ? b->rope_magnitude : 1;
+    op.attr.rope.original_context = is_long ? b->hp->original_context : 0;
+    return append(b, &op);
+}
+
+value teg_b_attend(struct teg_builder *b, value q, value k, value v, uint32_t layer, uint32_t window)
+{
+    const struct teg_hparams *const hp = b->hp;
+    const char *const name = b->status == TEG_OK ? teg_arena_printf(b->arena, "kv.%u", layer) : NULL;
+    if (!name)
+        return keep(b, teg_base_fail_memory(b->err, "state name", 16), TEG_NO_VALUE);
+    keep(b, teg_graph_state(b->graph, name, hp->n_kv_heads, hp->head_width, &b->states[layer], b->err), 0);
+    struct teg_op op = {.kind = TEG_OP_KV_APPEND,
+                        .n_inputs = 3,
+                        .inputs = {k, v, b->states[layer]},
+                        .attr.attention = {.n_kv_heads = hp->n_kv_heads, .head_width = hp->head_width}};
+    append(b, &op);
+    op = (struct teg_op){.kind = TEG_OP_ATTENTION, .n_inputs = 2, .inputs = {q, b->states[layer]}};
+    op.attr.attention.n_heads = hp->n_heads;
+    op.attr.attention.n_kv_heads = hp->n_kv_heads;
+    op.attr.attention.head_width = hp->head_width;
+    op.attr.attention.window = window;
+    op.attr.attention.scale = hp->attention_scale;
+    op.attr.attention.softcap = hp->attn_softcap;
+    return append(b, &op);
+}
+
+value teg_b_glu(struct teg_builder *b, value gate, value up, enum teg_activation activation)
+{
+    return append(
+        b, &(struct teg_op){.kind = TEG_OP_GLU, .n_inputs = 2, .inputs = {gate, up}, .attr.activation = activation});
+}
+
+value teg_b_add(struct teg_builder *b, value x, value y)
+{
+    return append(b, &(struct teg_op){.kind = TEG_OP_ADD, .n_inputs = 2, .inputs = {x, y}});
+}
+
+value teg_b_layer_output(struct teg_builder *b, value x, uint32_t layer)
+{
+    if (b->status != TEG_OK)
+        return TEG_NO_VALUE;
+    const char *const name = teg_arena_printf(b->arena, "layer%02u", layer);
+    if (!name)
+        return keep(b, teg_base_fail_memory(b->err, "layer name", 16), TEG_NO_VALUE);
+    b->graph->values[x].name = name;
+    return x;
+}
+
+void teg_b_head(struct teg_builder *b, value x)
+{
+    x = teg_b_norm(b, x, OUTPUT_NORM, 0);
+    if (b->status != TEG_OK)
+        return;
+    b->graph->values[x].name = "final_norm";
+    const struct teg_tensor *const embedding = need(b, TOKEN_EMBD, 0, "weight");
+    const struct teg_tensor *own = find(b, OUTPUT, 0, "weight");
+    if (!own && !b->hp->is_gguf && !b->hp->tied)
+        own = need(b, OUTPUT, 0, "weight"); /* fails: config.json says there is one */
+    if (b->status != TEG_OK)
+        return;
+    /* A checkpoint of a tied model may still carry a copy of the embedding as its head. */
+    const struct teg_tensor *const t = own && (b->hp->is_gguf || !b->hp->tied) ? own : embedding;
+    struct teg_op op = {
+        .kind = TEG_OP_LM_HEAD, .n_inputs = 2, .inputs = {x, constant(b, t, embedding->dims[0], b->hp->width)}};
+    const struct teg_tensor *const bias = find(b, OUTPUT, 0, "bias");
+    if (bias)
+        op.inputs[op.n_inputs++] = vector(b, bias, (uint32_t)embedding->dims[0]);
+    value logits = append(b, &op);
+    if (b->hp->final_softcap > 0)
+        logits =
+            append(b, &(struct teg_op){
+                          .kind = TEG_OP_SOFTCAP, .n_inputs = 1, .inputs = {logits}, .attr.cap = b->hp->final_softcap});
+    b->graph->logits = logits;
+}

@@ -1,0 +1,91 @@
+/* build/gemma.c: Gemma 2 and Gemma 3.
+ *
+ * Both scale the embedding by sqrt(D), norm after as well as before each half of a layer, use the tanh GELU, and
+ * alternate windowed with global layers. Gemma 2 caps scores and logits; Gemma 3 norms the heads of q and k, and its
+ * windowed layers turn with a base of their own (10,000, unscaled). safetensors store norm weights minus 1. */
+#include <math.h>
+
+#include "build/builder.h"
+
+/* The largest model of each generation divides by sqrt(D / H); a GGUF does not say so, except by its layer count. */
+#define GEMMA2_27B_LAYERS 46
+#define GEMMA3_27B_LAYERS 62
+
+static float attention_scale(const struct teg_hparams *hp, uint32_t layers_27b)
+{
+    if (hp->attention_scale > 0)
+        return hp->attention_scale;
+    if (hp->query_pre_attn > 0)
+        return (float)(1 / sqrt((double)hp->query_pre_attn));
+    if (hp->is_gguf && hp->n_layers == layers_27b)
+        return (float)(1 / sqrt((double)hp->width / hp->n_heads));
+    return (float)(1 / sqrt((double)hp->head_width));
+}
+
+/* Every `pattern`-th layer is global. */
+static bool is_windowed(const struct teg_hparams *hp, uint32_t layer, uint32_t pattern)
+{
+    if (hp->windowed)
+        return hp->windowed[layer];
+    return (layer + 1) % (hp->window_pattern ? hp->window_pattern : pattern) != 0;
+}
+
+static void forward(struct teg_builder *b, bool head_norms, uint32_t pattern)
+{
+    const struct teg_hparams *const hp = b->hp;
+    const uint32_t K = hp->head_width;
+    b->norm_offset = hp->is_gguf ? 0 : 1;
+    value x = teg_b_embed(b, (float)sqrt((double)hp->width)); /* [T, D] */
+    for (uint32_t l = 0; l < hp->n_layers && b->status == TEG_OK; l++) {
+        const bool windowed = hp->window && is_windowed(hp, l, pattern);
+        const value frequencies = windowed ? b->local_frequencies : b->frequencies;
+        value h = teg_b_norm(b, x, ATTN_NORM, l);
+        value q = teg_b_linear(b, h, ATTN_Q, l, hp->n_heads * K);    /* [T, H·K] */
+        value k = teg_b_linear(b, h, ATTN_K, l, hp->n_kv_heads * K); /* [T, G·K] */
+        const value v = teg_b_linear(b, h, ATTN_V, l, hp->n_kv_heads * K);
+        if (head_norms) {
+            q = teg_b_head_norm(b, q, ATTN_Q_NORM, l);
+            k = teg_b_head_norm(b, k, ATTN_K_NORM, l);
+        }
+        q = teg_b_rope(b, q, frequencies);
+        k = teg_b_rope(b, k, frequencies);
+        h = teg_b_linear(b, teg_b_attend(b, q, k, v, l, windowed ? hp->window : 0), ATTN_OUT, l, hp->width);
+        x = teg_b_add(b, x, teg_b_norm(b, h, GEMMA_POST_ATTN_NORM, l));
+
+        h = teg_b_norm(b, x, GEMMA_FFN_NORM, l);
+        const value gate = teg_b_linear(b, h, FFN_GATE, l, hp->ffn_width); /* [T, F] */
+        const value up = teg_b_linear(b, h, FFN_UP, l, hp->ffn_width);
+        h = teg_b_linear(b, teg_b_glu(b, gate, up, TEG_ACT_GELU_TANH), FFN_DOWN, l, hp->width);
+        x = teg_b_add(b, x, teg_b_norm(b, h, GEMMA_POST_FFN_NORM, l));
+        teg_b_layer_output(b, x, l);
+    }
+    teg_b_head(b, x);
+}
+
+void teg_build_gemma2(struct teg_builder *b)
+{
+    struct teg_hparams hp = *b->hp;
+    hp.attention_scale = attention_scale(&hp, GEMMA2_27B_LAYERS);
+    const struct teg_hparams *const saved = b->hp;
+    b->hp = &hp;
+    forward(b, false, 2);
+    b->hp = saved;
+}
+
+void teg_build_gemma3(struct teg_builder *b)
+{
+    struct teg_hparams hp = *b->hp;
+    hp.attention_scale = attention_scale(&hp, GEMMA3_27B_LAYERS);
+    struct teg_hparams local = hp;
+    local.rope_base = hp.rope_local_base > 0 ? hp.rope_local_base : 10000;
+    local.scaling = TEG_ROPE_NONE;
+    const struct teg_hparams *const saved = b->hp;
+    const value global_frequencies = b->frequencies;
+    b->hp = &local;
+    if (teg_b_rope_setup(b) == TEG_OK) {
+        b->frequencies = global_frequencies;
+        b->hp = &hp;
+        forward(b, true, 6);
+    }
+    b->hp = saved;
+}

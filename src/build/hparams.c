@@ -1,0 +1,715 @@
+/* build/hparams.c: metadata -> hyperparameters, by one table.
+ *
+ * A row names a field, its GGUF key (after "<arch>."), its config.json key, its type and whether it must be there. Keys
+ * that are known not to change the maths are listed too; any other key with a value that is not zero, false, null or
+ * empty is an error that names it, because it may be exactly the one that makes this model different. */
+#include "build/hparams.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum field_type { FIELD_U32, FIELD_F32, FIELD_BOOL, FIELD_BOOLS, FIELD_F32S, FIELD_SPECIAL, FIELD_IGNORED };
+
+struct field {
+    const char *gguf, *json; /* NULL: not in such files */
+    enum field_type type;
+    size_t offset;
+    bool required;
+};
+
+#define AT(member) offsetof(struct teg_hparams, member)
+
+static const struct field fields[] = {
+    {"block_count", "num_hidden_layers", FIELD_U32, AT(n_layers), true},
+    {"context_length", "max_position_embeddings", FIELD_U32, AT(context), true},
+    {"embedding_length", "hidden_size", FIELD_U32, AT(width), true},
+    {"feed_forward_length", "intermediate_size", FIELD_U32, AT(ffn_width), true},
+    {"attention.head_count", "num_attention_heads", FIELD_U32, AT(n_heads), true},
+    {"attention.head_count_kv", "num_key_value_heads", FIELD_U32, AT(n_kv_heads), false},
+    {"attention.key_length", "head_dim", FIELD_U32, AT(head_width), false},
+    {"attention.value_length", NULL, FIELD_U32, AT(value_width), false},
+    {"attention.layer_norm_rms_epsilon", "rms_norm_eps", FIELD_F32, AT(norm_eps), true},
+    {"attention.scale", NULL, FIELD_F32, AT(attention_scale), false},
+    {NULL, "query_pre_attn_scalar", FIELD_F32, AT(query_pre_attn), false},
+    {"attention.sliding_window", "sliding_window", FIELD_U32, AT(window), false},
+    {"attention.sliding_window_pattern", "layer_types", FIELD_SPECIAL, 0, false},
+    {NULL, "sliding_window_pattern", FIELD_U32, AT(window_pattern), false},
+    {NULL, "_sliding_window_pattern", FIELD_U32, AT(window_pattern), false},
+    {NULL, "use_sliding_window", FIELD_BOOL, AT(use_window), false},
+    {NULL, "max_window_layers", FIELD_U32, AT(max_window_layers), false},
+    {NULL, "no_rope_layer_interval", FIELD_U32, AT(no_rope_interval), false},
+    {NULL, "no_rope_layers", FIELD_BOOLS, AT(uses_rope), false},
+    {"attn_logit_softcapping", "attn_logit_softcapping", FIELD_F32, AT(attn_softcap), false},
+    {"final_logit_softcapping", "final_logit_softcapping", FIELD_F32, AT(final_softcap), false},
+    {"vocab_size", "vocab_size", FIELD_U32, AT(vocab), false},
+    {NULL, "tie_word_embeddings", FIELD_BOOL, AT(tied), false},
+    {NULL, "attention_bias", FIELD_BOOL, AT(attention_bias), false},
+    {NULL, "mlp_bias", FIELD_BOOL, AT(mlp_bias), false},
+    {"rope.freq_base", "rope_theta", FIELD_F32, AT(rope_base), false},
+    {"rope.freq_base_swa", "rope_local_base_freq", FIELD_F32, AT(rope_local_base), false},
+    {"rope.local.freq_base", NULL, FIELD_F32, AT(rope_local_base), false},
+    {"rope.dimension_count", NULL, FIELD_U32, AT(rope_dims), false},
+    {NULL, "partial_rotary_factor", FIELD_F32, AT(partial_rotary), false},
+    {"rope.scaling.type", "rope_scaling", FIELD_SPECIAL, 0, false},
+    {NULL, "rope_parameters", FIELD_SPECIAL, 0, false},
+    {"rope.scaling.factor", NULL, FIELD_F32, AT(rope_factor), false},
+    {"rope.scale_linear", NULL, FIELD_F32, AT(rope_factor), false},
+    {"rope.scaling.original_context_length", "original_max_position_embeddings", FIELD_U32, AT(original_context),
+     false},
+    {"rope.scaling.attn_factor", NULL, FIELD_F32, AT(rope_magnitude), false},
+    {"rope.scaling.yarn_attn_factor", NULL, FIELD_F32, AT(rope_magnitude), false},
+    {"rope.scaling.yarn_beta_fast", NULL, FIELD_F32, AT(beta_fast), false},
+    {"rope.scaling.yarn_beta_slow", NULL, FIELD_F32, AT(beta_slow), false},
+    {"rope.scaling.finetuned", NULL, FIELD_IGNORED, 0, false},
+    {"tensor_data_layout", NULL, FIELD_IGNORED, 0, false},
+    {NULL, "hidden_act", FIELD_SPECIAL, 0, false},
+    {NULL, "hidden_activation", FIELD_SPECIAL, 0, false},
+};
+
+/* Inside config.json's rope_scaling or rope_parameters. */
+static const struct field rope_fields[] = {
+    {NULL, "factor", FIELD_F32, AT(rope_factor), false},
+    {NULL, "low_freq_factor", FIELD_F32, AT(low_freq_factor), false},
+    {NULL, "high_freq_factor", FIELD_F32, AT(high_freq_factor), false},
+    {NULL, "original_max_position_embeddings", FIELD_U32, AT(original_context), false},
+    {NULL, "attention_factor", FIELD_F32, AT(rope_magnitude), false},
+    {NULL, "beta_fast", FIELD_F32, AT(beta_fast), false},
+    {NULL, "beta_slow", FIELD_F32, AT(beta_slow), false},
+    {NULL, "mscale", FIELD_F32, AT(mscale), false},
+    {NULL, "mscale_all_dim", FIELD_F32, AT(mscale_all_dim), false},
+    {NULL, "rope_theta", FIELD_F32, AT(rope_base), false},
+    {NULL, "partial_rotary_factor", FIELD_F32, AT(partial_rotary), false},
+    {NULL, "short_factor", FIELD_F32S, AT(short_factors), false},
+    {NULL, "long_factor", FIELD_F32S, AT(long_factors), false},
+    {NULL, "truncate", FIELD_SPECIAL, 0, false},
+    {NULL, "rope_type", FIELD_IGNORED, 0, false},
+    {NULL, "type", FIELD_IGNORED, 0, false},
+};
+
+/* Keys of config.json that describe training, storage or tokens. */
+static const char *const harmless_json_keys[] = {
+    "architectures",
+    "model_type",
+    "torch_dtype",
+    "dtype",
+    "transformers_version",
+    "use_cache",
+    "bos_token_id",
+    "eos_token_id",
+    "pad_token_id",
+    "unk_token_id",
+    "sep_token_id",
+    "initializer_range",
+    "attention_dropout",
+    "resid_pdrop",
+    "embd_pdrop",
+    "hidden_dropout",
+    "pretraining_tp",
+    "_name_or_path",
+    "_attn_implementation",
+    "_attn_implementation_autoset",
+    "attn_implementation",
+    "auto_map",
+    "cache_implementation",
+    "is_llama_config",
+    "transformers.js_config",
+    "transformers_js_config",
+    "unsloth_fixed",
+    "unsloth_version",
+    "image_token_index",
+    "boi_token_index",
+    "eoi_token_index",
+    "mm_tokens_per_image",
+    "vision_config",
+    "text_config",
+    "task_specific_params",
+    "torchscript",
+    "return_dict",
+    "output_attentions",
+    "output_hidden_states",
+    "id2label",
+    "label2id",
+    "num_labels",
+    "tokenizer_class",
+    "rope_local_base_freq",
+    "use_bfloat16",
+    "chunk_size_feed_forward",
+    "max_length",
+    "language",
+};
+
+/* ---- one value, from GGUF or from JSON ---- */
+
+/* What a field needs of a value: a number, a list of numbers, or text. */
+struct reading {
+    const struct teg_source *source;
+    struct teg_arena *arena;
+    struct teg_hparams *hp;
+    struct teg_error *err;
+};
+
+static enum teg_status wrong_type(const struct reading *r, const char *key, const char *expected, const char *found)
+{
+    FAIL(r->err, TEG_ERR_FORMAT,
+         "cannot read model: %s: key %s: expected %s, found %s; the file is damaged or was "
+         "written by a faulty converter",
+         r->source->path, key, expected, found);
+}
+
+static enum teg_status put_number(const struct reading *r, const struct field *f, const char *key, double x,
+                                  bool is_bool, const char *type_name)
+{
+    char *const at = (char *)r->hp + f->offset;
+    switch (f->type) {
+    case FIELD_U32:
+        if (is_bool || x < 0 || x > INT32_MAX || x != floor(x))
+            return wrong_type(r, key, "a whole number from 0 to 2147483647", type_name);
+        *(uint32_t *)(void *)at = (uint32_t)x;
+        return TEG_OK;
+    case FIELD_F32:
+        if (is_bool || !isfinite(x))
+            return wrong_type(r, key, "a finite number", type_name);
+        *(float *)(void *)at = (float)x;
+        return TEG_OK;
+    case FIELD_BOOL:
+        if (!is_bool)
+            return wrong_type(r, key, "true or false", type_name);
+        *(bool *)at = x != 0;
+        return TEG_OK;
+    default:
+        return wrong_type(r, key, "a list", type_name);
+    }
+}
+
+/* A list of numbers: stored as such, or, for a single field, taken when all items agree (some converters write head
+ * counts per layer). */
+static enum teg_status put_list(const struct reading *r, const struct field *f, const char *key, const double *items,
+                                size_t n, const char *type_name)
+{
+    char *const at = (char *)r->hp + f->offset;
+    if (f->type == FIELD_F32S || f->type == FIELD_BOOLS) {
+        float *const reals = teg_arena_array(r->arena, n + 1, sizeof *reals);
+        bool *const bools = teg_arena_array(r->arena, n + 1, sizeof *bools);
+        if (!reals || !bools)
+            return teg_base_fail_memory(r->err, key, n * sizeof *reals);
+        for (size_t i = 0; i < n; i++) {
+            reals[i] = (float)items[i];
+            bools[i] = items[i] != 0;
+        }
+        if (f->type == FIELD_BOOLS && n != r->hp->n_layers)
+            return wrong_type(r, key, "one item a layer", type_name);
+        if (f->type == FIELD_F32S)
+            *(const float **)(void *)at = reals;
+        else
+            *(const bool **)(void *)at = bools;
+        return TEG_OK;
+    }
+    for (size_t i = 1; i < n; i++)
+        if (items[i] != items[0])
+            FAIL(r->err, TEG_ERR_UNSUPPORTED,
+                 "cannot run model: %s: key %s: expected one value for all layers, found "
+                 "several; models whose layers differ in size are not supported",
+                 r->source->path, key);
+    if (n == 0)
+        return wrong_type(r, key, "at least one item", type_name);
+    return put_number(r, f, key, items[0], false, type_name);
+}
+
+static enum teg_status put_meta(const struct reading *r, const struct field *f, const struct teg_meta *m)
+{
+    switch (m->type) {
+    case TEG_META_INT:
+        return put_number(r, f, m->key, (double)m->integer, false, m->type_name);
+    case TEG_META_FLOAT:
+        return put_number(r, f, m->key, m->real, false, m->type_name);
+    case TEG_META_BOOL:
+        return put_number(r, f, m->key, m->boolean, true, m->type_name);
+    case TEG_META_NULL:
+        return TEG_OK;
+    case TEG_META_ARRAY_INT:
+    case TEG_META_ARRAY_BOOL:
+    case TEG_META_ARRAY_FLOAT: {
+        double *const items = teg_arena_array(r->arena, m->n + 1, sizeof *items);
+        if (!items)
+            return teg_base_fail_memory(r->err, m->key, m->n * sizeof *items);
+        for (size_t i = 0; i < m->n; i++)
+            items[i] = m->type == TEG_META_ARRAY_INT    ? (double)m->integers[i]
+                       : m->type == TEG_META_ARRAY_BOOL ? (double)m->booleans[i]
+                                                        : m->reals[i];
+        return put_list(r, f, m->key, items, m->n, m->type_name);
+    }
+    default:
+        return wrong_type(r, m->key, "a number", m->type_name);
+    }
+}
+
+/* A JSON value as the metadata entry it would be at the top level; strings and arrays live in the arena. */
+static enum teg_status meta_of_json(const struct reading *r, const char *key, const json_t *json, struct teg_meta *m)
+{
+    static const char *const names[] = {"object", "array", "string", "integer", "real", "true", "false", "null"};
+    *m = (struct teg_meta){.key = key, .n = 1, .type_name = names[json_typeof(json)]};
+    switch (json_typeof(json)) {
+    case JSON_INTEGER:
+        m->type = TEG_META_INT;
+        m->integer = json_integer_value(json);
+        return TEG_OK;
+    case JSON_REAL:
+        m->type = TEG_META_FLOAT;
+        m->real = json_real_value(json);
+        return TEG_OK;
+    case JSON_TRUE:
+    case JSON_FALSE:
+        m->type = TEG_META_BOOL;
+        m->boolean = json_is_true(json);
+        return TEG_OK;
+    case JSON_STRING:
+        m->type = TEG_META_STRING;
+        m->string.n_bytes = json_string_length(json);
+        m->string.bytes = teg_arena_string(r->arena, json_string_value(json), m->string.n_bytes);
+        return m->string.bytes ? TEG_OK : teg_base_fail_memory(r->err, key, m->string.n_bytes);
+    case JSON_ARRAY: {
+        m->n = json_array_size(json);
+        double *const items = teg_arena_array(r->arena, m->n + 1, sizeof *items);
+        struct teg_string *const strings = teg_arena_array(r->arena, m->n + 1, sizeof *strings);
+        if (!items || !strings)
+            return teg_base_fail_memory(r->err, key, m->n * sizeof *items);
+        size_t n_numbers = 0, n_strings = 0;
+        for (size_t i = 0; i < m->n; i++) {
+            struct teg_meta item;
+            const json_t *const value = json_array_get(json, i);
+            if (json_is_array(value) || json_is_object(value))
+                continue;
+            TRY(meta_of_json(r, key, value, &item));
+            n_strings += item.type == TEG_META_STRING;
+            n_numbers += item.type == TEG_META_INT || item.type == TEG_META_FLOAT || item.type == TEG_META_BOOL;
+            if (item.type == TEG_META_STRING)
+                strings[i] = item.string;
+            else
+                items[i] = item.type == TEG_META_INT    ? (double)item.integer
+                           : item.type == TEG_META_BOOL ? (double)item.boolean
+                                                        : item.real;
+        }
+        m->type = n_numbers == m->n ? TEG_META_ARRAY_FLOAT : n_strings == m->n ? TEG_META_ARRAY_STRING : TEG_META_JSON;
+        if (m->type == TEG_META_ARRAY_FLOAT)
+            m->reals = items;
+        else if (m->type == TEG_META_ARRAY_STRING)
+            m->strings = strings;
+        return TEG_OK;
+    }
+    case JSON_OBJECT:
+        m->type = TEG_META_JSON;
+        return TEG_OK;
+    default:
+        m->type = TEG_META_NULL;
+        return TEG_OK;
+    }
+}
+
+static bool is_nothing(const struct teg_meta *m)
+{
+    switch (m->type) {
+    case TEG_META_INT:
+        return m->integer == 0;
+    case TEG_META_FLOAT:
+        return m->real == 0;
+    case TEG_META_BOOL:
+        return !m->boolean;
+    case TEG_META_STRING:
+        return m->string.n_bytes == 0;
+    case TEG_META_NULL:
+        return true;
+    case TEG_META_JSON:
+        return false;
+    default:
+        return m->n == 0;
+    }
+}
+
+static bool string_is(struct teg_string s, const char *word)
+{
+    return s.n_bytes == strlen(word) && memcmp(s.bytes, word, s.n_bytes) == 0;
+}
+
+/* ---- the special ones ---- */
+
+static enum teg_status read_scaling_type(const struct reading *r, const char *key, struct teg_string type)
+{
+    static const struct {
+        const char *word;
+        enum teg_rope_scaling scaling;
+    } types[] = {{"none", TEG_ROPE_NONE},     {"default", TEG_ROPE_NONE}, {"linear", TEG_ROPE_LINEAR},
+                 {"llama3", TEG_ROPE_LLAMA3}, {"yarn", TEG_ROPE_YARN},    {"longrope", TEG_ROPE_LONGROPE},
+                 {"su", TEG_ROPE_LONGROPE}};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (string_is(type, types[i].word)) {
+            r->hp->scaling = types[i].scaling;
+            return TEG_OK;
+        }
+    FAIL(r->err, TEG_ERR_UNSUPPORTED,
+         "cannot run model: %s: key %s: expected RoPE scaling none, linear, llama3, yarn "
+         "or longrope, found %.*s; this kind is not supported",
+         r->source->path, key, (int)type.n_bytes, type.bytes);
+}
+
+static enum teg_status read_activation(const struct reading *r, const struct teg_meta *m)
+{
+    static const char *const known[] = {"silu", "swish", "gelu_pytorch_tanh", "gelu_new"};
+    const bool gemma = strncmp(r->hp->arch, "gemma", 5) == 0;
+    if (m->type == TEG_META_NULL)
+        return TEG_OK;
+    if (m->type != TEG_META_STRING)
+        return wrong_type(r, m->key, "the name of an activation", m->type_name);
+    /* Gemma 2 files say "gelu" in one key and the tanh form in the other; transformers runs the tanh form. */
+    if (gemma && string_is(m->string, "gelu"))
+        return TEG_OK;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (string_is(m->string, known[i]) && (i >= 2) == gemma)
+            return TEG_OK;
+    FAIL(r->err, TEG_ERR_UNSUPPORTED,
+         "cannot run model: %s: key %s: expected %s for %s, found %.*s; this activation is "
+         "not supported",
+         r->source->path, m->key, gemma ? "gelu_pytorch_tanh" : "silu", r->hp->arch, (int)m->string.n_bytes,
+         m->string.bytes);
+}
+
+/* config.json: ["full_attention", "sliding_attention", …]; GGUF: one boolean a layer, or "every n-th is global". */
+static enum teg_status read_layer_types(const struct reading *r, const struct teg_meta *m)
+{
+    struct teg_hparams *const hp = r->hp;
+    if (m->type == TEG_META_NULL)
+        return TEG_OK;
+    if (m->type == TEG_META_INT && m->integer >= 0 && m->integer <= INT32_MAX) {
+        hp->window_pattern = (uint32_t)m->integer;
+        return TEG_OK;
+    }
+    const bool words = m->type == TEG_META_ARRAY_STRING;
+    if ((!words && m->type != TEG_META_ARRAY_BOOL && m->type != TEG_META_ARRAY_INT &&
+         m->type != TEG_META_ARRAY_FLOAT) ||
+        m->n != hp->n_layers)
+        return wrong_type(r, m->key, "one item a layer", m->type_name);
+    bool *const windowed = teg_arena_array(r->arena, m->n, sizeof *windowed);
+    if (!windowed)
+        return teg_base_fail_memory(r->err, m->key, m->n);
+    for (size_t i = 0; i < m->n; i++) {
+        if (words && !string_is(m->strings[i], "full_attention") && !string_is(m->strings[i], "sliding_attention"))
+            FAIL(r->err, TEG_ERR_UNSUPPORTED,
+                 "cannot run model: %s: key %s: expected full_attention or "
+                 "sliding_attention, found %.*s; this kind of layer is not supported",
+                 r->source->path, m->key, (int)m->strings[i].n_bytes, m->strings[i].bytes);
+        windowed[i] = words                            ? string_is(m->strings[i], "sliding_attention")
+                      : m->type == TEG_META_ARRAY_BOOL ? m->booleans[i]
+                      : m->type == TEG_META_ARRAY_INT  ? m->integers[i] != 0
+                                                       : m->reals[i] != 0;
+    }
+    hp->windowed = windowed;
+    return TEG_OK;
+}
+
+static enum teg_status unknown_key(const struct reading *r, const char *key, const char *type_name)
+{
+    FAIL(r->err, TEG_ERR_UNSUPPORTED,
+         "cannot run model: %s: key %s: expected keys whose meaning is known for %s, found "
+         "this one (%s), which may change the maths; this model is not supported",
+         r->source->path, key, r->hp->arch, type_name);
+}
+
+static enum teg_status read_rope_object(const struct reading *r, const char *key, const json_t *object);
+
+/* transformers 5 writes rope_parameters, flat or one object per kind of layer. */
+static enum teg_status read_rope_parameters(const struct reading *r, const char *key, const json_t *object)
+{
+    const json_t *const full = json_object_get(object, "full_attention");
+    const json_t *const local = json_object_get(object, "sliding_attention");
+    if (!full && !local)
+        return read_rope_object(r, key, object);
+    if (json_is_object(full))
+        TRY(read_rope_object(r, key, full));
+    const json_t *const base = json_is_object(local) ? json_object_get(local, "rope_theta") : NULL;
+    if (json_is_number(base))
+        r->hp->rope_local_base = (float)json_number_value(base);
+    return TEG_OK;
+}
+
+static enum teg_status read_rope_object(const struct reading *r, const char *key, const json_t *object)
+{
+    const char *name;
+    json_t *value;
+    const json_t *type = json_object_get(object, "rope_type");
+    if (!type)
+        type = json_object_get(object, "type");
+    if (!json_is_string(type))
+        return wrong_type(r, key, "an object with rope_type", "none");
+    TRY(read_scaling_type(r, key, (struct teg_string){json_string_value(type), json_string_length(type)}));
+    json_object_foreach((json_t *)(uintptr_t)object, name, value)
+    {
+        size_t i = 0;
+        const size_t n = sizeof rope_fields / sizeof *rope_fields;
+        while (i < n && strcmp(rope_fields[i].json, name) != 0)
+            i++;
+        struct teg_meta m;
+        TRY(meta_of_json(r, name, value, &m));
+        if (i == n && !is_nothing(&m))
+            return unknown_key(r, name, m.type_name);
+        if (i < n && strcmp(name, "truncate") == 0)
+            r->hp->yarn_exact_ramp = json_is_false(value);
+        else if (i < n && rope_fields[i].type != FIELD_IGNORED)
+            TRY(put_meta(r, &rope_fields[i], &m));
+        if (i < n && rope_fields[i].type == FIELD_F32S) {
+            if (r->hp->n_factors && m.n != r->hp->n_factors)
+                return wrong_type(r, name, "as many factors as in the other list", "another number");
+            r->hp->n_factors = (uint32_t)m.n;
+        }
+    }
+    return TEG_OK;
+}
+
+/* ---- a whole file ---- */
+
+static const struct field *find_field(const char *key, bool gguf)
+{
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        const char *const name = gguf ? fields[i].gguf : fields[i].json;
+        if (name && strcmp(name, key) == 0)
+            return &fields[i];
+    }
+    return NULL;
+}
+
+static enum teg_status read_entry(const struct reading *r, const struct field *f, const struct teg_meta *m,
+                                  const json_t *json)
+{
+    if (f->type == FIELD_IGNORED)
+        return TEG_OK;
+    if (f->type != FIELD_SPECIAL) {
+        if (f->offset == AT(use_window))
+            r->hp->has_use_window = m->type == TEG_META_BOOL;
+        return put_meta(r, f, m);
+    }
+    if (f->gguf && strcmp(f->gguf, "attention.sliding_window_pattern") == 0)
+        return read_layer_types(r, m);
+    if (r->hp->is_gguf)
+        return m->type == TEG_META_STRING ? read_scaling_type(r, m->key, m->string)
+                                          : wrong_type(r, m->key, "a string", m->type_name);
+    if (strncmp(f->json, "hidden_act", 10) == 0)
+        return read_activation(r, m);
+    if (m->type == TEG_META_NULL)
+        return TEG_OK;
+    if (!json_is_object(json))
+        return wrong_type(r, m->key, "an object", m->type_name);
+    return strcmp(f->json, "rope_parameters") == 0 ? read_rope_parameters(r, m->key, json)
+                                                   : read_rope_object(r, m->key, json);
+}
+
+/* Two passes: plain fields first, because the special ones need the layer count. */
+static enum teg_status read_gguf(const struct reading *r, const char *arch)
+{
+    const size_t prefix = strlen(arch);
+    for (int pass = 0; pass < 2; pass++)
+        for (size_t i = 0; i < r->source->n_metas; i++) {
+            const struct teg_meta *const m = &r->source->metas[i];
+            if (strncmp(m->key, arch, prefix) != 0 || m->key[prefix] != '.')
+                continue;
+            const struct field *const f = find_field(m->key + prefix + 1, true);
+            if (!f && !is_nothing(m))
+                return unknown_key(r, m->key, m->type_name);
+            if (f && (f->type == FIELD_SPECIAL || f->type == FIELD_BOOLS) == (pass == 1))
+                TRY(read_entry(r, f, m, NULL));
+        }
+    return TEG_OK;
+}
+
+static bool is_harmless(const char *key)
+{
+    for (size_t i = 0; i < sizeof harmless_json_keys / sizeof *harmless_json_keys; i++)
+        if (strcmp(key, harmless_json_keys[i]) == 0)
+            return true;
+    return strncmp(key, "generation_config.", 18) == 0;
+}
+
+static enum teg_status read_json_entry(const struct reading *r, int pass, const struct teg_meta *m, const json_t *json)
+{
+    const struct field *const f = find_field(m->key, false);
+    if (!f)
+        return is_nothing(m) || is_harmless(m->key) ? TEG_OK : unknown_key(r, m->key, m->type_name);
+    return (f->type == FIELD_SPECIAL || f->type == FIELD_BOOLS) == (pass == 1) ? read_entry(r, f, m, json) : TEG_OK;
+}
+
+static enum teg_status read_json_object(const struct reading *r, int pass, const json_t *object)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)object, key, value)
+    {
+        struct teg_meta m;
+        TRY(meta_of_json(r, key, value, &m));
+        TRY(read_json_entry(r, pass, &m, value));
+    }
+    return TEG_OK;
+}
+
+static enum teg_status read_config(const struct reading *r)
+{
+    enum teg_status status = TEG_OK;
+    for (int pass = 0; pass < 2; pass++)
+        for (size_t i = 0; i < r->source->n_metas && status == TEG_OK; i++) {
+            const struct teg_meta *const m = &r->source->metas[i];
+            json_t *json = NULL;
+            if (m->type == TEG_META_JSON && !(json = json_loadb(m->string.bytes, m->string.n_bytes, 0, NULL)))
+                return wrong_type(r, m->key, "JSON that can be read in the memory there is", "none");
+            /* A multimodal model keeps its language model's keys one level down. */
+            if (json && strcmp(m->key, "text_config") == 0)
+                status = json_is_object(json) ? read_json_object(r, pass, json)
+                                              : wrong_type(r, m->key, "an object", m->type_name);
+            else
+                status = read_json_entry(r, pass, m, json);
+            json_decref(json);
+        }
+    return status;
+}
+
+static enum teg_status check(const struct reading *r)
+{
+    struct teg_hparams *const hp = r->hp;
+    const char *const path = r->source->path;
+    static const struct {
+        size_t offset;
+        const char *what;
+        uint32_t most;
+    } counts[] = {{AT(n_layers), "layer count", 4096},       {AT(n_heads), "head count", 4096},
+                  {AT(n_kv_heads), "KV head count", 4096},   {AT(width), "model width", 1u << 20},
+                  {AT(head_width), "head width", 8192},      {AT(ffn_width), "feed-forward width", 1u << 22},
+                  {AT(context), "context length", INT32_MAX}};
+    if (!hp->n_kv_heads)
+        hp->n_kv_heads = hp->n_heads;
+    if (!hp->head_width && hp->n_heads) {
+        if (hp->width % hp->n_heads)
+            FAIL(r->err, TEG_ERR_FORMAT,
+                 "cannot read model: %s: head count: expected a divisor of the model width %u, "
+                 "found %u; the file is damaged",
+                 path, hp->width, hp->n_heads);
+        hp->head_width = hp->width / hp->n_heads;
+    }
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        const uint32_t n = *(const uint32_t *)(const void *)((const char *)hp + counts[i].offset);
+        if (n < 1 || n > counts[i].most)
+            FAIL(r->err, TEG_ERR_FORMAT, "cannot read model: %s: %s: expected 1 to %u, found %u; the file is damaged",
+                 path, counts[i].what, counts[i].most, n);
+    }
+    if (hp->n_heads % hp->n_kv_heads)
+        FAIL(r->err, TEG_ERR_FORMAT,
+             "cannot read model: %s: KV head count: expected a divisor of the head count %u, "
+             "found %u; the file is damaged",
+             path, hp->n_heads, hp->n_kv_heads);
+    if (hp->value_width && hp->value_width != hp->head_width)
+        FAIL(r->err, TEG_ERR_UNSUPPORTED,
+             "cannot run model: %s: value width: expected that of keys, %u, found %u; such "
+             "models are not supported",
+             path, hp->head_width, hp->value_width);
+    if (!hp->rope_dims)
+        hp->rope_dims =
+            hp->partial_rotary > 0 ? (uint32_t)((float)hp->head_width * hp->partial_rotary) : hp->head_width;
+    if (hp->rope_dims > hp->head_width || hp->rope_dims % 2)
+        FAIL(r->err, TEG_ERR_FORMAT,
+             "cannot read model: %s: rotated dimensions: expected an even number up to the head "
+             "width %u, found %u; the file is damaged",
+             path, hp->head_width, hp->rope_dims);
+    if (hp->n_factors && hp->n_factors != hp->rope_dims / 2)
+        FAIL(r->err, TEG_ERR_FORMAT,
+             "cannot read model: %s: longrope factors: expected one for each of %u pairs, found "
+             "%u; the file is damaged",
+             path, hp->rope_dims / 2, hp->n_factors);
+    if (!(hp->norm_eps >= 0) || !(hp->rope_base > 0) || !(hp->rope_local_base >= 0))
+        FAIL(r->err, TEG_ERR_FORMAT,
+             "cannot read model: %s: norm epsilon and RoPE base: expected positive numbers, "
+             "found %g and %g; the file is damaged",
+             path, (double)hp->norm_eps, (double)hp->rope_base);
+    if (hp->scaling != TEG_ROPE_NONE && hp->scaling != TEG_ROPE_LONGROPE && !(hp->rope_factor > 0))
+        FAIL(r->err, TEG_ERR_FORMAT,
+             "cannot read model: %s: RoPE scaling factor: expected a positive number, found %g; "
+             "the file is damaged",
+             path, (double)hp->rope_factor);
+    return TEG_OK;
+}
+
+static enum teg_status check_required(const struct reading *r, const char *arch)
+{
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        if (!fields[i].required)
+            continue;
+        const uint32_t bits = *(const uint32_t *)(const void *)((const char *)r->hp + fields[i].offset);
+        char key[128];
+        (void)snprintf(key, sizeof key, "%s%s%s", r->hp->is_gguf ? arch : "", r->hp->is_gguf ? "." : "",
+                       r->hp->is_gguf ? fields[i].gguf : fields[i].json);
+        const bool nested = !r->hp->is_gguf && teg_source_meta(r->source, "text_config");
+        if (!bits && !nested && !teg_source_meta(r->source, key))
+            FAIL(r->err, TEG_ERR_FORMAT,
+                 "cannot read model: %s: key %s: expected a value, found none; the file is not "
+                 "a whole model",
+                 r->source->path, key);
+    }
+    return TEG_OK;
+}
+
+enum teg_status teg_hparams_architecture(const struct teg_source *source, struct teg_string *name,
+                                         struct teg_error *err)
+{
+    const char *const key = source->kind == TEG_SOURCE_GGUF ? "general.architecture" : "model_type";
+    const struct teg_meta *const m = teg_source_meta(source, key);
+    if (!m || m->type != TEG_META_STRING)
+        FAIL(err, TEG_ERR_FORMAT,
+             "cannot read model: %s: key %s: expected a string, found %s; the file is not a whole "
+             "model",
+             source->path, key, m ? m->type_name : "none");
+    *name = m->string;
+    return TEG_OK;
+}
+
+/* What a config.json may leave out because the family's configuration class has it. */
+static void set_defaults(const struct teg_source *source, struct teg_hparams *hp)
+{
+    const bool smollm3 = strcmp(hp->arch, "smollm3") == 0, gemma3 = strcmp(hp->arch, "gemma3") == 0;
+    hp->tied = smollm3 || strncmp(hp->arch, "gemma", 5) == 0;
+    if (smollm3)
+        hp->rope_base = 2e6f;
+    if (!gemma3)
+        return;
+    hp->rope_base = 1e6f;
+    if (!teg_source_meta(source, "text_config"))
+        return;
+    hp->n_heads = 8;
+    hp->n_kv_heads = 4;
+    hp->head_width = 256;
+    hp->context = 131072;
+    hp->norm_eps = 1e-6f;
+    hp->window = 4096;
+    hp->query_pre_attn = 256;
+}
+
+enum teg_status teg_hparams_read(const struct teg_source *source, const char *family, struct teg_arena *arena,
+                                 struct teg_hparams *hp, struct teg_error *err)
+{
+    *hp = (struct teg_hparams){.arch = family,
+                               .name = "",
+                               .is_gguf = source->kind == TEG_SOURCE_GGUF,
+                               .beta_fast = 32,
+                               .beta_slow = 1,
+                               .rope_base = 10000};
+    set_defaults(source, hp);
+    const struct reading r = {source, arena, hp, err};
+    struct teg_string file_arch;
+    TRY(teg_hparams_architecture(source, &file_arch, err));
+    const char *const arch = teg_arena_string(arena, file_arch.bytes, file_arch.n_bytes);
+    if (!arch)
+        return teg_base_fail_memory(err, "architecture", file_arch.n_bytes);
+    const struct teg_meta *const name = teg_source_meta(source, hp->is_gguf ? "general.name" : "_name_or_path");
+    if (name && name->type == TEG_META_STRING) {
+        hp->name = teg_arena_string(arena, name->string.bytes, name->string.n_bytes);
+        if (!hp->name)
+            return teg_base_fail_memory(err, "model name", name->string.n_bytes);
+    }
+    TRY(hp->is_gguf ? read_gguf(&r, arch) : read_config(&r));
+    TRY(check_required(&r, arch));
+    return check(&r);
+}

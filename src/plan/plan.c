@@ -1,0 +1,400 @@
+/* plan/plan.c: ops -> steps.
+ *
+ * One walk over the ops. A slice becomes a view: its users read columns of the other buffer. RoPE, scale and softcap
+ * work in place when nobody else needs what they overwrite, else on a copy. An add whose other operand is the linear
+ * just before it becomes that linear's residual. Then lifetimes are known, buffers are placed (place.c) and steps are
+ * gathered into stages (stage.c). Kernels are chosen once for the whole plan, by CPU. */
+#include "plan/plan.h"
+
+#include <string.h>
+
+#include "base/check.h"
+
+/* How the planner sees a value: columns of a buffer. */
+struct view {
+    uint32_t buffer;
+    uint32_t column;
+    bool logits;
+};
+
+struct planner {
+    const struct teg_graph *graph;
+    struct teg_arena *arena;
+    struct teg_plan *plan;
+    struct teg_error *err;
+    struct view *views;           /* [n_values] */
+    uint32_t *n_uses;             /* [n_values] */
+    struct teg_lifetime *buffers; /* widths are also the strides until placement */
+    uint32_t *strides;            /* of each buffer */
+    uint32_t n_buffers;
+    teg_value_id *rope_values; /* frequencies of each rope table, for sharing */
+};
+
+static const struct teg_value *value_of(const struct planner *p, teg_value_id id)
+{
+    return &p->graph->values[id];
+}
+
+/* offset holds the buffer's number until placement. */
+static struct teg_operand operand(const struct planner *p, teg_value_id id)
+{
+    const struct view v = p->views[id];
+    return (struct teg_operand){.used = true,
+                                .logits = v.logits,
+                                .offset = v.buffer,
+                                .stride = v.logits ? p->plan->vocab : p->strides[v.buffer],
+                                .column = v.column,
+                                .width = (uint32_t)teg_value_width(value_of(p, id))};
+}
+
+static void new_buffer(struct planner *p, teg_value_id id)
+{
+    const size_t width = teg_value_width(value_of(p, id));
+    p->buffers[p->n_buffers] = (struct teg_lifetime){.width = width};
+    p->strides[p->n_buffers] = (uint32_t)width;
+    p->views[id] = (struct view){.buffer = p->n_buffers++};
+}
+
+static struct teg_step *new_step(struct planner *p, enum teg_step_kind kind, uint32_t op)
+{
+    struct teg_step *const s = &p->plan->steps[p->plan->n_steps++];
+    *s = (struct teg_step){.kind = kind, .op = op};
+    return s;
+}
+
+static void set_weight(const struct planner *p, struct teg_step *s, teg_value_id id)
+{
+    const struct teg_value *const w = value_of(p, id);
+    s->weight = w->data;
+    s->weight_dtype = w->dtype;
+    (void)teg_dtype_row_bytes(w->dtype, teg_value_width(w), &s->weight_row_bytes); /* checked when it was made */
+}
+
+static void set_output(struct planner *p, struct teg_step *s, const struct teg_op *op)
+{
+    s->out = operand(p, op->result);
+    s->name = value_of(p, op->result)->name;
+}
+
+/* x's buffer may be overwritten: x is used only here, and so is, column for column, whatever it is a view of. */
+static bool may_overwrite(const struct planner *p, teg_value_id x)
+{
+    const struct teg_value *const v = value_of(p, x);
+    if (p->n_uses[x] != 1 || v->name)
+        return false;
+    const struct teg_op *const def = &p->graph->ops[v->op];
+    if (def->kind != TEG_OP_SLICE)
+        return true;
+    const teg_value_id parent = def->inputs[0];
+    uint32_t n_slices = 0;
+    for (uint32_t i = 0; i < p->graph->n_ops; i++) {
+        const struct teg_op *const op = &p->graph->ops[i];
+        if (op->kind != TEG_OP_SLICE || op->inputs[0] != parent)
+            continue;
+        n_slices++;
+        if (op != def && op->attr.slice.begin < def->attr.slice.begin + def->attr.slice.width &&
+            def->attr.slice.begin < op->attr.slice.begin + op->attr.slice.width)
+            return false;
+    }
+    return n_slices == p->n_uses[parent];
+}
+
+/* The result takes the place of x, copied first where x is still needed. */
+static void in_place(struct planner *p, uint32_t op_index, teg_value_id x)
+{
+    const struct teg_op *const op = &p->graph->ops[op_index];
+    if (p->views[x].logits || may_overwrite(p, x)) {
+        p->views[op->result] = p->views[x];
+        return;
+    }
+    new_buffer(p, op->result);
+    struct teg_step *const copy = new_step(p, TEG_STEP_COPY, op_index);
+    copy->a = operand(p, x);
+    copy->out = operand(p, op->result);
+}
+
+static enum teg_status rope_table(struct planner *p, const struct teg_op *op, uint32_t *index)
+{
+    struct teg_plan *const plan = p->plan;
+    const struct teg_value *const f = value_of(p, op->inputs[1]);
+    for (uint32_t i = 0; i < plan->n_rope_tables; i++)
+        if (p->rope_values[i] == op->inputs[1] && plan->rope_tables[i].magnitude == op->attr.rope.magnitude) {
+            *index = i;
+            return TEG_OK;
+        }
+    const uint32_t i = plan->n_rope_tables++;
+    p->rope_values[i] = op->inputs[1];
+    plan->rope_tables[i] = (struct teg_rope_table){
+        .frequencies = f->data,
+        .long_frequencies = op->n_inputs > 2 ? value_of(p, op->inputs[2])->data : NULL,
+        .n_pairs = (uint32_t)teg_value_width(f),
+        .original_context = op->attr.rope.original_context,
+        .magnitude = op->attr.rope.magnitude,
+    };
+    *index = i;
+    return TEG_OK;
+}
+
+/* Layers are numbered in the order in which they append. */
+static uint32_t kv_layer(struct planner *p, const struct teg_op *op, teg_value_id state, teg_value_id *states)
+{
+    struct teg_plan *const plan = p->plan;
+    for (uint32_t i = 0; i < plan->n_kv_layers; i++)
+        if (states[i] == state)
+            return i;
+    const size_t head_elements = (size_t)2 * op->attr.attention.head_width * TEG_TILE_TOKENS;
+    states[plan->n_kv_layers] = state;
+    plan->kv_layers[plan->n_kv_layers] = (struct teg_kv_layer){.n_kv_heads = op->attr.attention.n_kv_heads,
+                                                               .head_width = op->attr.attention.head_width,
+                                                               .offset_elements = plan->kv_block_elements,
+                                                               .head_elements = head_elements};
+    plan->kv_block_elements += head_elements * op->attr.attention.n_kv_heads;
+    return plan->n_kv_layers++;
+}
+
+static void plan_linear(struct planner *p, uint32_t i, uint32_t *skip)
+{
+    const struct teg_op *const op = &p->graph->ops[i];
+    const struct teg_op *const next = i + 1 < p->graph->n_ops ? op + 1 : NULL;
+    const bool fused = op->kind == TEG_OP_LINEAR && next && next->kind == TEG_OP_ADD && p->n_uses[op->result] == 1 &&
+                       !value_of(p, op->result)->name && next->inputs[0] != next->inputs[1] &&
+                       (next->inputs[0] == op->result || next->inputs[1] == op->result);
+    const struct teg_op *const last = fused ? next : op;
+    struct teg_step *const s = new_step(p, TEG_STEP_LINEAR, i);
+    s->a = operand(p, op->inputs[0]);
+    set_weight(p, s, op->inputs[1]);
+    s->bias = op->n_inputs > 2 ? value_of(p, op->inputs[2])->data : NULL;
+    if (op->kind == TEG_OP_LM_HEAD)
+        p->views[op->result] = (struct view){.logits = true};
+    else if (!fused)
+        new_buffer(p, op->result);
+    if (fused) {
+        const teg_value_id x = next->inputs[next->inputs[0] == op->result];
+        s->residual = operand(p, x);
+        if (may_overwrite(p, x))
+            p->views[next->result] = p->views[x];
+        else
+            new_buffer(p, next->result);
+        *skip = i + 1;
+    }
+    set_output(p, s, last);
+}
+
+static void plan_norm(struct planner *p, uint32_t i)
+{
+    const struct teg_op *const op = &p->graph->ops[i];
+    new_buffer(p, op->result);
+    struct teg_step *const s = new_step(p, TEG_STEP_RMS_NORM, i);
+    s->a = operand(p, op->inputs[0]);
+    set_weight(p, s, op->inputs[1]);
+    s->head_width = (uint32_t)teg_value_width(value_of(p, op->inputs[1]));
+    s->eps = op->attr.norm.eps;
+    s->weight_offset = op->attr.norm.weight_offset;
+    set_output(p, s, op);
+}
+
+static enum teg_status plan_rope(struct planner *p, uint32_t i)
+{
+    const struct teg_op *const op = &p->graph->ops[i];
+    in_place(p, i, op->inputs[0]);
+    struct teg_step *const s = new_step(p, TEG_STEP_ROPE, i);
+    s->head_width = op->attr.rope.head_width;
+    s->interleaved = op->attr.rope.interleaved;
+    set_output(p, s, op);
+    s->a = s->out;
+    return rope_table(p, op, &s->rope_table);
+}
+
+static void plan_attention(struct planner *p, uint32_t i, teg_value_id *states)
+{
+    const struct teg_op *const op = &p->graph->ops[i];
+    const bool append = op->kind == TEG_OP_KV_APPEND;
+    if (!append)
+        new_buffer(p, op->result);
+    struct teg_step *const s = new_step(p, append ? TEG_STEP_KV_APPEND : TEG_STEP_ATTENTION, i);
+    s->a = operand(p, op->inputs[0]);
+    s->n_heads = op->attr.attention.n_heads;
+    s->n_kv_heads = op->attr.attention.n_kv_heads;
+    s->head_width = op->attr.attention.head_width;
+    s->window = op->attr.attention.window;
+    s->scale = op->attr.attention.scale;
+    s->softcap = op->attr.attention.softcap;
+    s->layer = kv_layer(p, op, op->inputs[append ? 2 : 1], states);
+    if (append) {
+        s->b = operand(p, op->inputs[1]);
+        return;
+    }
+    if (op->n_inputs > 2)
+        s->weight = value_of(p, op->inputs[2])->data; /* sinks */
+    set_output(p, s, op);
+    const size_t scratch = teg_attention_scratch_floats(s->head_width);
+    p->plan->worker_floats = teg_max(p->plan->worker_floats, scratch);
+}
+
+/* Ops whose step only names operands. */
+static void plan_simple(struct planner *p, uint32_t i, enum teg_step_kind kind)
+{
+    const struct teg_op *const op = &p->graph->ops[i];
+    if (kind == TEG_STEP_SCALE || kind == TEG_STEP_SOFTCAP)
+        in_place(p, i, op->inputs[0]);
+    else
+        new_buffer(p, op->result);
+    struct teg_step *const s = new_step(p, kind, i);
+    set_output(p, s, op);
+    s->scale = kind == TEG_STEP_SOFTCAP ? op->attr.cap : op->attr.scale.scale;
+    if (kind == TEG_STEP_EMBEDDING) {
+        set_weight(p, s, op->inputs[1]);
+        return;
+    }
+    s->a = kind == TEG_STEP_SCALE || kind == TEG_STEP_SOFTCAP ? s->out : operand(p, op->inputs[0]);
+    if (kind == TEG_STEP_GLU || kind == TEG_STEP_ADD)
+        s->b = operand(p, op->inputs[1]);
+    if (kind == TEG_STEP_GLU)
+        s->activation = op->attr.activation;
+}
+
+static enum teg_status plan_op(struct planner *p, uint32_t i, uint32_t *skip, teg_value_id *states)
+{
+    const struct teg_op *const op = &p->graph->ops[i];
+    switch (op->kind) {
+    case TEG_OP_EMBEDDING:
+        plan_simple(p, i, TEG_STEP_EMBEDDING);
+        return TEG_OK;
+    case TEG_OP_RMS_NORM:
+        plan_norm(p, i);
+        return TEG_OK;
+    case TEG_OP_LINEAR:
+    case TEG_OP_LM_HEAD:
+        plan_linear(p, i, skip);
+        return TEG_OK;
+    case TEG_OP_ROPE:
+        return plan_rope(p, i);
+    case TEG_OP_KV_APPEND:
+    case TEG_OP_ATTENTION:
+        plan_attention(p, i, states);
+        return TEG_OK;
+    case TEG_OP_GLU:
+        plan_simple(p, i, TEG_STEP_GLU);
+        return TEG_OK;
+    case TEG_OP_ADD:
+        plan_simple(p, i, TEG_STEP_ADD);
+        return TEG_OK;
+    case TEG_OP_SCALE:
+        plan_simple(p, i, TEG_STEP_SCALE);
+        return TEG_OK;
+    case TEG_OP_SOFTCAP:
+        plan_simple(p, i, TEG_STEP_SOFTCAP);
+        return TEG_OK;
+    case TEG_OP_SLICE: {
+        const struct view parent = p->views[op->inputs[0]];
+        p->views[op->result] = parent;
+        p->views[op->result].column = parent.column + op->attr.slice.begin;
+        return TEG_OK;
+    }
+    default:
+        FAIL(p->err, TEG_ERR_UNSUPPORTED,
+             "cannot plan: %s: expected an op with a kernel, found none; report this as a "
+             "fault",
+             teg_op_name(op->kind));
+    }
+}
+
+/* The first step that is needed only for logits: the norm before the head, or the head. */
+static void find_head(struct teg_plan *plan, const struct teg_graph *g)
+{
+    uint32_t head = plan->n_steps;
+    for (uint32_t i = 0; i < plan->n_steps; i++)
+        if (g->ops[plan->steps[i].op].kind == TEG_OP_LM_HEAD && head == plan->n_steps)
+            head = i;
+    if (head > 0 && head < plan->n_steps && plan->steps[head - 1].kind == TEG_STEP_RMS_NORM)
+        head--;
+    plan->first_head_step = head;
+}
+
+static void touch(struct planner *p, const struct teg_operand *x, uint32_t step)
+{
+    if (x->used && !x->logits)
+        p->buffers[x->offset].last = step;
+}
+
+static enum teg_status place(struct planner *p)
+{
+    struct teg_plan *const plan = p->plan;
+    for (uint32_t b = 0; b < p->n_buffers; b++)
+        p->buffers[b].first = UINT32_MAX;
+    for (uint32_t i = 0; i < plan->n_steps; i++) {
+        struct teg_step *const s = &plan->steps[i];
+        if (s->out.used && !s->out.logits && p->buffers[s->out.offset].first == UINT32_MAX)
+            p->buffers[s->out.offset].first = i;
+        touch(p, &s->a, i);
+        touch(p, &s->b, i);
+        touch(p, &s->residual, i);
+        touch(p, &s->out, i);
+    }
+    /* cos and sin live through the whole pass. */
+    const uint32_t first_rope = p->n_buffers;
+    for (uint32_t i = 0; i < plan->n_rope_tables; i++)
+        for (int k = 0; k < 2; k++)
+            p->buffers[p->n_buffers++] =
+                (struct teg_lifetime){.width = plan->rope_tables[i].n_pairs, .first = 0, .last = plan->n_steps};
+    TRY(teg_plan_place(p->buffers, p->n_buffers, p->arena, &plan->row_floats, p->err));
+    for (uint32_t i = 0; i < plan->n_steps; i++) {
+        struct teg_operand *const operands[] = {&plan->steps[i].a, &plan->steps[i].b, &plan->steps[i].residual,
+                                                &plan->steps[i].out};
+        for (size_t k = 0; k < 4; k++)
+            if (operands[k]->used && !operands[k]->logits)
+                operands[k]->offset = p->buffers[operands[k]->offset].offset;
+    }
+    for (uint32_t i = 0; i < plan->n_rope_tables; i++) {
+        plan->rope_tables[i].cos_offset = p->buffers[first_rope + 2 * i].offset;
+        plan->rope_tables[i].sin_offset = p->buffers[first_rope + 2 * i + 1].offset;
+    }
+    return TEG_OK;
+}
+
+/* Rows of logits made at a time: about 8 MiB of them. */
+static uint32_t head_rows(uint32_t vocab)
+{
+    const uint32_t rows = ((uint32_t)2 << 20) / vocab;
+    return rows < 1 ? 1 : rows > 32 ? 32 : rows;
+}
+
+enum teg_status teg_plan_new(const struct teg_graph *g, const struct teg_cpu *cpu, struct teg_arena *arena,
+                             struct teg_plan **out, struct teg_error *err)
+{
+    struct teg_plan *const plan = teg_arena_array(arena, 1, sizeof *plan);
+    struct planner p = {.graph = g, .arena = arena, .plan = plan, .err = err};
+    const size_t n_steps = (size_t)g->n_ops * 2 + 1, n_buffers = n_steps + 2 * (size_t)g->n_ops;
+    p.views = teg_arena_array(arena, g->n_values, sizeof *p.views);
+    p.n_uses = teg_arena_array(arena, g->n_values, sizeof *p.n_uses);
+    p.buffers = teg_arena_array(arena, n_buffers, sizeof *p.buffers);
+    p.strides = teg_arena_array(arena, n_buffers, sizeof *p.strides);
+    p.rope_values = teg_arena_array(arena, g->n_ops + 1, sizeof *p.rope_values);
+    teg_value_id *const states = teg_arena_array(arena, g->n_ops + 1, sizeof *states);
+    if (!plan || !p.views || !p.n_uses || !p.buffers || !p.strides || !p.rope_values || !states)
+        return teg_base_fail_memory(err, "plan", n_steps * sizeof *plan->steps);
+    plan->steps = teg_arena_array(arena, n_steps, sizeof *plan->steps);
+    plan->rope_tables = teg_arena_array(arena, g->n_ops + 1, sizeof *plan->rope_tables);
+    plan->kv_layers = teg_arena_array(arena, g->n_ops + 1, sizeof *plan->kv_layers);
+    if (!plan->steps || !plan->rope_tables || !plan->kv_layers)
+        return teg_base_fail_memory(err, "plan", n_steps * sizeof *plan->steps);
+    teg_kernels_select(cpu, &plan->kernels);
+    plan->vocab = (uint32_t)teg_value_width(&g->values[g->logits]);
+    plan->head_rows = head_rows(plan->vocab);
+    for (uint32_t i = 0; i < g->n_ops; i++)
+        for (uint32_t k = 0; k < g->ops[i].n_inputs; k++)
+            p.n_uses[g->ops[i].inputs[k]]++;
+    for (uint32_t i = 0; i < g->n_ops; i++) {
+        uint32_t skip = i;
+        TRY(plan_op(&p, i, &skip, states));
+        i = skip;
+    }
+    for (uint32_t i = 0; i < plan->n_steps; i++)
+        if (plan->steps[i].kind == TEG_STEP_LINEAR)
+            plan->worker_floats = teg_max(plan->worker_floats, teg_linear_scratch_floats(plan->steps[i].a.width));
+    find_head(plan, g);
+    TRY(place(&p));
+    TRY(teg_plan_stages(plan, arena, err));
+    *out = plan;
+    return TEG_OK;
+}

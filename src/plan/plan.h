@@ -1,0 +1,116 @@
+/* plan/plan.h: graph -> plan: the forward pass as a flat list of steps over one arena of activations.
+ *
+ * A plan knows kernels, buffers and weights, but no tokens, threads or chunk size: it is made once per model and shared
+ * by all its sessions. It is polymorphic in T because every activation is a [T, width] float buffer: places are
+ * assigned in floats per token, and a session multiplies them by the largest chunk it will run.
+ *
+ * Steps that may run at the same time, or that work row by row on the same rows, share a stage; between stages there is
+ * a barrier. Steps from `first_head_step` on compute logits and run only for the rows whose logits are asked for. */
+#ifndef TEG_PLAN_PLAN_H
+#define TEG_PLAN_PLAN_H
+
+#include "base/arena.h"
+#include "base/text.h"
+#include "graph/graph.h"
+#include "kernel/kernels.h"
+
+enum teg_step_kind {
+    TEG_STEP_EMBEDDING,
+    TEG_STEP_RMS_NORM,
+    TEG_STEP_LINEAR,
+    TEG_STEP_ROPE,
+    TEG_STEP_KV_APPEND,
+    TEG_STEP_ATTENTION,
+    TEG_STEP_GLU,
+    TEG_STEP_ADD,
+    TEG_STEP_SCALE,
+    TEG_STEP_SOFTCAP,
+    TEG_STEP_COPY, /* y = x: where an in-place step would destroy a value that is still needed */
+    TEG_STEP_KIND_COUNT
+};
+
+/* Columns column … column + width - 1 of a buffer: row t at base + offset · T_max + t · stride + column. */
+struct teg_operand {
+    bool used;
+    bool logits;   /* in the session's logits buffer [head rows, V] instead of the arena */
+    size_t offset; /* floats per token */
+    uint32_t stride, column, width;
+};
+
+struct teg_step {
+    enum teg_step_kind kind;
+    uint32_t op;      /* index in the graph: for printing */
+    const char *name; /* name of the value it makes, or NULL */
+    struct teg_operand a, b, out;
+    struct teg_operand residual; /* linear: added to the output */
+    const void *weight;          /* embedding, linear: [N, K]; rms_norm, sinks: float vector */
+    enum teg_dtype weight_dtype;
+    size_t weight_row_bytes;
+    const float *bias; /* linear */
+    float scale;       /* embedding, scale, attention; softcap: the cap */
+    float eps, weight_offset, softcap;
+    uint32_t n_heads, n_kv_heads, head_width, window;
+    uint32_t rope_table;
+    bool interleaved;
+    enum teg_activation activation;
+    uint32_t layer; /* kv_append, attention */
+};
+
+/* Rows: a slice is a range of tokens, and runs all steps of the stage on them in order. Otherwise each step is cut on
+ * its own (linear by columns, attention by heads and tokens). */
+struct teg_stage {
+    uint32_t first_step, n_steps;
+    bool rows;
+};
+
+/* cos and sin of one set of frequencies, made for each chunk: two [T, n_pairs] buffers. */
+struct teg_rope_table {
+    const float *frequencies, *long_frequencies; /* [n_pairs]; long: NULL where there are none */
+    uint32_t n_pairs;
+    uint32_t original_context; /* sessions with more context use the long ones */
+    float magnitude;
+    size_t cos_offset, sin_offset; /* floats per token */
+};
+
+/* Where a layer's pages lie in a KV block (64 tokens of all layers), in elements of the session's KV type. */
+struct teg_kv_layer {
+    uint32_t n_kv_heads, head_width;
+    size_t offset_elements;
+    size_t head_elements; /* from one head's page to the next: 2 · head_width · 64 */
+};
+
+struct teg_plan {
+    struct teg_kernels kernels;
+    struct teg_step *steps;
+    uint32_t n_steps, first_head_step;
+    struct teg_stage *stages;
+    uint32_t n_stages, first_head_stage;
+    struct teg_rope_table *rope_tables;
+    uint32_t n_rope_tables;
+    struct teg_kv_layer *kv_layers;
+    uint32_t n_kv_layers;
+    size_t kv_block_elements;
+    size_t row_floats;         /* activations of one token, after placement */
+    size_t worker_floats;      /* scratch of one worker */
+    uint32_t vocab, head_rows; /* logits are made for up to head_rows rows at a time */
+};
+
+/* Allocates in `arena`; weights stay where the graph's constants point. */
+enum teg_status teg_plan_new(const struct teg_graph *graph, const struct teg_cpu *cpu, struct teg_arena *arena,
+                             struct teg_plan **plan, struct teg_error *err);
+/* The step list, a line each, with kernel, weight and place in the arena. */
+void teg_plan_dump(const struct teg_plan *plan, const struct teg_graph *graph, struct teg_buf *out);
+
+/* plan/place.c: gives each buffer a place so that no two that live at the same time overlap; largest first, each in the
+ * smallest gap that holds it. */
+struct teg_lifetime {
+    size_t width;         /* floats per token */
+    uint32_t first, last; /* steps, inclusive */
+    size_t offset;        /* result, a multiple of 16 floats */
+};
+enum teg_status teg_plan_place(struct teg_lifetime *buffers, size_t n, struct teg_arena *arena, size_t *row_floats,
+                               struct teg_error *err);
+/* plan/stage.c: cuts the step list into stages. */
+enum teg_status teg_plan_stages(struct teg_plan *plan, struct teg_arena *arena, struct teg_error *err);
+
+#endif

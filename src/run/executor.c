@@ -1,0 +1,341 @@
+/* run/executor.c: one stage after the other, each cut into slices for the pool.
+ *
+ * How a stage is cut depends on T and the number of threads, and may: kernels promise that an output never depends on
+ * the slice it was computed in. Linear steps are cut by output columns, attention by KV head and block of tokens, row
+ * steps by tokens. A stage too small to share runs on the calling thread. */
+#include "run/executor.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/check.h"
+
+#define SLICES_PER_THREAD 4 /* linear: enough to even out, few enough to be cheap */
+#define LINEAR_COLUMNS 32u  /* columns are cut in multiples of this */
+#define ROWS_PER_SLICE 8    /* row steps: fewer are not worth a wake-up */
+
+/* Address of a row of an operand. */
+static float *row_of(const struct teg_pass *p, const struct teg_operand *x, size_t row)
+{
+    if (x->logits)
+        return p->logits + (row - p->row0) * x->stride + x->column;
+    return p->activations + x->offset * p->max_tokens + row * x->stride + x->column;
+}
+
+static float *table_row(const struct teg_pass *p, size_t offset, uint32_t n_pairs, size_t row)
+{
+    return p->activations + offset * p->max_tokens + row * n_pairs;
+}
+
+/* ---- row steps: rows row … row + n - 1 ---- */
+
+static void run_embedding(const struct teg_pass *p, const struct teg_step *s, size_t row, size_t n)
+{
+    for (size_t t = row; t < row + n; t++) {
+        float *const x = row_of(p, &s->out, t);
+        const char *const src = (const char *)s->weight + (size_t)p->ids[t] * s->weight_row_bytes;
+        p->plan->kernels.decode_row(s->weight_dtype, src, x, s->out.width);
+        if (s->scale != 1)
+            p->plan->kernels.scale_f32(x, s->out.stride, s->scale, 1, s->out.width);
+    }
+}
+
+static void run_rms_norm(const struct teg_pass *p, const struct teg_step *s, size_t row, size_t n)
+{
+    const size_t heads = s->out.width / s->head_width; /* 1 for a norm over the whole row */
+    if (heads == 1) {
+        p->plan->kernels.rms_norm_f32(row_of(p, &s->a, row), s->a.stride, s->weight, s->weight_offset, s->eps,
+                                      row_of(p, &s->out, row), s->out.stride, n, s->head_width);
+        return;
+    }
+    for (size_t t = row; t < row + n; t++)
+        p->plan->kernels.rms_norm_f32(row_of(p, &s->a, t), s->head_width, s->weight, s->weight_offset, s->eps,
+                                      row_of(p, &s->out, t), s->head_width, heads, s->head_width);
+}
+
+static void run_rope(const struct teg_pass *p, const struct teg_step *s, size_t row, size_t n)
+{
+    const struct teg_rope_table *const table = &p->plan->rope_tables[s->rope_table];
+    const float *const cosines = table_row(p, table->cos_offset, table->n_pairs, row);
+    const float *const sines = table_row(p, table->sin_offset, table->n_pairs, row);
+    const size_t n_heads = s->out.width / s->head_width;
+    float *const x = row_of(p, &s->out, row);
+    if (s->interleaved)
+        p->plan->kernels.rope_interleaved_f32(x, s->out.stride, cosines, sines, n, n_heads, s->head_width,
+                                              table->n_pairs);
+    else
+        p->plan->kernels.rope_half_f32(x, s->out.stride, cosines, sines, n, n_heads, s->head_width, table->n_pairs);
+}
+
+static size_t kv_element_bytes(const struct teg_pass *p)
+{
+    return p->kv_dtype == TEG_DTYPE_F32 ? 4 : 2;
+}
+
+static size_t page_offset(const struct teg_pass *p, const struct teg_step *s, size_t head)
+{
+    const struct teg_kv_layer *const layer = &p->plan->kv_layers[s->layer];
+    return (layer->offset_elements + head * layer->head_elements) * kv_element_bytes(p);
+}
+
+static void run_kv_append(const struct teg_pass *p, const struct teg_step *s, size_t row, size_t n)
+{
+    const struct teg_kernels *const kernels = &p->plan->kernels;
+    for (size_t head = 0; head < s->n_kv_heads; head++) {
+        const struct teg_kv_append_args args = {.k = row_of(p, &s->a, row) + head * s->head_width,
+                                                .v = row_of(p, &s->b, row) + head * s->head_width,
+                                                .k_stride = s->a.stride,
+                                                .v_stride = s->b.stride,
+                                                .pages = p->blocks,
+                                                .page_offset_bytes = page_offset(p, s, head),
+                                                .first_position = p->first_position + row,
+                                                .n_tokens = n,
+                                                .head_width = s->head_width};
+        if (p->kv_dtype == TEG_DTYPE_F32)
+            kernels->kv_append_f32(&args);
+        else if (p->kv_dtype == TEG_DTYPE_F16)
+            kernels->kv_append_f16(&args);
+        else
+            kernels->kv_append_bf16(&args);
+    }
+}
+
+static void run_rows(const struct teg_pass *p, const struct teg_step *s, size_t row, size_t n)
+{
+    const struct teg_kernels *const k = &p->plan->kernels;
+    float *const y = s->out.used ? row_of(p, &s->out, row) : NULL;
+    switch (s->kind) {
+    case TEG_STEP_EMBEDDING:
+        run_embedding(p, s, row, n);
+        break;
+    case TEG_STEP_RMS_NORM:
+        run_rms_norm(p, s, row, n);
+        break;
+    case TEG_STEP_ROPE:
+        run_rope(p, s, row, n);
+        break;
+    case TEG_STEP_KV_APPEND:
+        run_kv_append(p, s, row, n);
+        break;
+    case TEG_STEP_GLU:
+        (s->activation == TEG_ACT_SILU ? k->silu_mul_f32 : k->gelu_mul_f32)(
+            row_of(p, &s->a, row), s->a.stride, row_of(p, &s->b, row), s->b.stride, y, s->out.stride, n, s->out.width);
+        break;
+    case TEG_STEP_ADD:
+        k->add_f32(row_of(p, &s->a, row), s->a.stride, row_of(p, &s->b, row), s->b.stride, y, s->out.stride, n,
+                   s->out.width);
+        break;
+    case TEG_STEP_SCALE:
+        k->scale_f32(y, s->out.stride, s->scale, n, s->out.width);
+        break;
+    case TEG_STEP_SOFTCAP:
+        k->softcap_f32(y, s->out.stride, s->scale, n, s->out.width);
+        break;
+    case TEG_STEP_COPY:
+        for (size_t t = row; t < row + n; t++)
+            memcpy(row_of(p, &s->out, t), row_of(p, &s->a, t), s->out.width * sizeof *y);
+        break;
+    default:
+        break;
+    }
+}
+
+/* ---- steps with a cut of their own ---- */
+
+static size_t linear_columns(const struct teg_pass *p, const struct teg_step *s)
+{
+    const size_t n_slices = teg_pool_threads(p->pool) * SLICES_PER_THREAD;
+    const size_t columns = (s->out.width + n_slices - 1) / n_slices;
+    return (columns + LINEAR_COLUMNS - 1) / LINEAR_COLUMNS * LINEAR_COLUMNS;
+}
+
+static void run_linear(const struct teg_pass *p, const struct teg_step *s, size_t slice, float *scratch)
+{
+    const size_t columns = linear_columns(p, s), n0 = slice * columns;
+    const struct teg_linear_args args = {.x = row_of(p, &s->a, p->row0),
+                                         .x_stride = s->a.stride,
+                                         .w = s->weight,
+                                         .w_dtype = s->weight_dtype,
+                                         .w_row_bytes = s->weight_row_bytes,
+                                         .bias = s->bias,
+                                         .residual = s->residual.used ? row_of(p, &s->residual, p->row0) : NULL,
+                                         .y = row_of(p, &s->out, p->row0),
+                                         .y_stride = s->out.stride,
+                                         .n_tokens = p->n_rows,
+                                         .k = s->a.width,
+                                         .n0 = n0,
+                                         .n1 = teg_min(n0 + columns, s->out.width),
+                                         .scratch = scratch};
+    p->plan->kernels.linear_f32(&args);
+}
+
+/* Attention's cut: tokens in blocks so that tokens · group fills the kernel's rows; a group too wide for that in parts.
+ */
+struct attention_cut {
+    size_t group, group_part, n_parts, tokens, n_blocks;
+};
+
+static struct attention_cut cut_attention(const struct teg_pass *p, const struct teg_step *s)
+{
+    struct attention_cut c = {.group = s->n_heads / s->n_kv_heads};
+    c.group_part = teg_min(c.group, TEG_ATTENTION_ROWS);
+    c.n_parts = (c.group + c.group_part - 1) / c.group_part;
+    c.tokens = teg_max(1, TEG_ATTENTION_ROWS / c.group_part);
+    c.n_blocks = (p->n_rows + c.tokens - 1) / c.tokens;
+    return c;
+}
+
+static void run_attention(const struct teg_pass *p, const struct teg_step *s, size_t slice, float *scratch)
+{
+    const struct attention_cut c = cut_attention(p, s);
+    const struct teg_kernels *const kernels = &p->plan->kernels;
+    /* The last tokens see the most keys: they go first. */
+    const size_t block = c.n_blocks - 1 - slice / (s->n_kv_heads * c.n_parts);
+    const size_t part = slice % c.n_parts, head = slice / c.n_parts % s->n_kv_heads;
+    const size_t row = p->row0 + block * c.tokens, member = part * c.group_part;
+    const size_t column = (head * c.group + member) * s->head_width;
+    const struct teg_attention_args args = {
+        .q = row_of(p, &s->a, row) + column,
+        .q_stride = s->a.stride,
+        .out = row_of(p, &s->out, row) + column,
+        .out_stride = s->out.stride,
+        .pages = (const void *const *)p->blocks,
+        .page_offset_bytes = page_offset(p, s, head),
+        .first_position = p->first_position + row,
+        .n_tokens = teg_min(c.tokens, p->row0 + p->n_rows - row),
+        .head_width = s->head_width,
+        .group = teg_min(c.group_part, c.group - member),
+        .window = s->window,
+        .scale = s->scale,
+        .softcap = s->softcap,
+        .sinks = s->weight ? (const float *)s->weight + head * c.group + member : NULL,
+        .scratch = scratch,
+    };
+    if (p->kv_dtype == TEG_DTYPE_F32)
+        kernels->attention_f32(&args);
+    else if (p->kv_dtype == TEG_DTYPE_F16)
+        kernels->attention_f16(&args);
+    else
+        kernels->attention_bf16(&args);
+}
+
+static size_t count_slices(const struct teg_pass *p, const struct teg_step *s)
+{
+    if (s->kind == TEG_STEP_LINEAR) {
+        const size_t columns = linear_columns(p, s);
+        return (s->out.width + columns - 1) / columns;
+    }
+    const struct attention_cut c = cut_attention(p, s);
+    return c.n_blocks * c.n_parts * s->n_kv_heads;
+}
+
+/* ---- stages ---- */
+
+struct stage_job {
+    const struct teg_pass *pass;
+    const struct teg_stage *stage;
+    size_t rows_per_slice;
+};
+
+static void run_row_slice(void *ctx, size_t slice, size_t worker)
+{
+    (void)worker;
+    const struct stage_job *const job = ctx;
+    const struct teg_pass *const p = job->pass;
+    const size_t row = p->row0 + slice * job->rows_per_slice;
+    const size_t n = teg_min(job->rows_per_slice, p->row0 + p->n_rows - row);
+    for (uint32_t i = 0; i < job->stage->n_steps; i++)
+        run_rows(p, &p->plan->steps[job->stage->first_step + i], row, n);
+}
+
+static void run_free_slice(void *ctx, size_t slice, size_t worker)
+{
+    const struct stage_job *const job = ctx;
+    const struct teg_pass *const p = job->pass;
+    float *const scratch = p->scratch + worker * p->scratch_stride;
+    for (uint32_t i = 0; i < job->stage->n_steps; i++) {
+        const struct teg_step *const s = &p->plan->steps[job->stage->first_step + i];
+        const size_t n = count_slices(p, s);
+        if (slice >= n) {
+            slice -= n;
+            continue;
+        }
+        (s->kind == TEG_STEP_LINEAR ? run_linear : run_attention)(p, s, slice, scratch);
+        return;
+    }
+}
+
+static size_t rows_per_slice(const struct teg_pass *p, size_t n_rows)
+{
+    const size_t n_threads = teg_pool_threads(p->pool);
+    return teg_max(ROWS_PER_SLICE, (n_rows + 2 * n_threads - 1) / (2 * n_threads));
+}
+
+static void report_values(const struct teg_pass *p, const struct teg_stage *stage)
+{
+    for (uint32_t i = 0; i < stage->n_steps; i++) {
+        const struct teg_step *const s = &p->plan->steps[stage->first_step + i];
+        if (s->name && s->out.stride == s->out.width)
+            p->on_value(p->on_value_ctx, s->name, p->chunk_row + p->row0, p->n_rows, s->out.width,
+                        row_of(p, &s->out, p->row0));
+    }
+}
+
+static bool run_stages(struct teg_pass *p, uint32_t first, uint32_t last)
+{
+    for (uint32_t i = first; i < last; i++) {
+        const struct teg_stage *const stage = &p->plan->stages[i];
+        struct stage_job job = {p, stage, rows_per_slice(p, p->n_rows)};
+        if (atomic_load_explicit(p->stop, memory_order_relaxed))
+            return false;
+        size_t n_slices = 0;
+        if (stage->rows)
+            n_slices = (p->n_rows + job.rows_per_slice - 1) / job.rows_per_slice;
+        else
+            for (uint32_t k = 0; k < stage->n_steps; k++)
+                n_slices += count_slices(p, &p->plan->steps[stage->first_step + k]);
+        teg_pool_run(p->pool, stage->rows ? run_row_slice : run_free_slice, &job, n_slices);
+        if (p->on_value)
+            report_values(p, stage);
+    }
+    return true;
+}
+
+/* cos and sin of this chunk's positions. Double precision: at position 100,000 a float angle is off by 0.004. */
+static void run_rope_tables(void *ctx, size_t slice, size_t worker)
+{
+    (void)worker;
+    const struct stage_job *const job = ctx;
+    const struct teg_pass *const p = job->pass;
+    const size_t begin = slice * job->rows_per_slice, end = teg_min(begin + job->rows_per_slice, p->n_tokens);
+    for (uint32_t i = 0; i < p->plan->n_rope_tables; i++) {
+        const struct teg_rope_table *const table = &p->plan->rope_tables[i];
+        const float *const f =
+            table->long_frequencies && p->long_context ? table->long_frequencies : table->frequencies;
+        for (size_t t = begin; t < end; t++) {
+            float *const cosines = table_row(p, table->cos_offset, table->n_pairs, t);
+            float *const sines = table_row(p, table->sin_offset, table->n_pairs, t);
+            for (uint32_t k = 0; k < table->n_pairs; k++) {
+                const double angle = (double)(p->first_position + t) * (double)f[k];
+                cosines[k] = (float)(cos(angle) * (double)table->magnitude);
+                sines[k] = (float)(sin(angle) * (double)table->magnitude);
+            }
+        }
+    }
+}
+
+bool teg_pass_body(struct teg_pass *p)
+{
+    struct stage_job job = {p, NULL, rows_per_slice(p, p->n_tokens)};
+    p->row0 = 0;
+    p->n_rows = p->n_tokens;
+    teg_pool_run(p->pool, run_rope_tables, &job, (p->n_tokens + job.rows_per_slice - 1) / job.rows_per_slice);
+    return run_stages(p, 0, p->plan->first_head_stage);
+}
+
+bool teg_pass_head(struct teg_pass *p, size_t row0, size_t n_rows)
+{
+    p->row0 = row0;
+    p->n_rows = n_rows;
+    return run_stages(p, p->plan->first_head_stage, p->plan->n_stages);
+}

@@ -1,0 +1,38 @@
+/* run/executor.h: runs a plan on one chunk of tokens. Allocates nothing: the session brings all memory. */
+#ifndef TEG_RUN_EXECUTOR_H
+#define TEG_RUN_EXECUTOR_H
+
+#include <stdatomic.h>
+
+#include "base/pool.h"
+#include "plan/plan.h"
+
+struct teg_pass {
+    const struct teg_plan *plan;
+    struct teg_pool *pool;
+    float *activations;      /* plan->row_floats · max_tokens floats */
+    size_t max_tokens;       /* the chunk size that memory was sized for */
+    float *logits;           /* [plan->head_rows, V] */
+    float *scratch;          /* plan->worker_floats (rounded up to 16) for each thread of the pool */
+    size_t scratch_stride;   /* floats */
+    enum teg_dtype kv_dtype; /* F32, F16 or BF16 */
+    bool long_context;       /* use the long-context RoPE frequencies where there are some */
+
+    const int32_t *ids;    /* [n_tokens] */
+    size_t n_tokens;       /* 1 … max_tokens */
+    size_t first_position; /* tokens already in the cache */
+    void *const *blocks;   /* KV blocks that cover first_position + n_tokens tokens */
+    size_t row0, n_rows;   /* the rows that the current steps work on */
+
+    atomic_bool *stop; /* set from elsewhere: give up between stages */
+    void (*on_value)(void *ctx, const char *name, size_t first_row, size_t n_rows, size_t width, const float *data);
+    void *on_value_ctx;
+    size_t chunk_row; /* row number of ids[0] in the caller's count, for on_value */
+};
+
+/* Everything but the head: appends the chunk's keys and values. False when it was stopped. */
+bool teg_pass_body(struct teg_pass *pass);
+/* Logits of rows row0 … row0 + n_rows - 1 of the chunk (at most plan->head_rows) into pass->logits. */
+bool teg_pass_head(struct teg_pass *pass, size_t row0, size_t n_rows);
+
+#endif
