@@ -6,5 +6,7 @@
 #include "kernel/kernels.h"
 
 extern const struct teg_kernels teg_kernel_rows_base; /* every slot */
+extern const struct teg_kernels teg_kernel_rows_exact_avx2;
+extern const struct teg_kernels teg_kernel_rows_exact_avx512;
 
 #endif

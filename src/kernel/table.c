@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "kernel/rows.h"
+#include "kernel/sizes.h"
 
 /* Weakest first. Sets that a build lacks are not listed. */
 static const struct {
@@ -14,6 +15,10 @@ static const struct {
     const struct teg_kernels *row;
 } rows[] = {
     {TEG_ISA_BASE, &teg_kernel_rows_base},
+#if defined(__x86_64__)
+    {TEG_ISA_AVX2, &teg_kernel_rows_exact_avx2},
+    {TEG_ISA_AVX512, &teg_kernel_rows_exact_avx512},
+#endif
 };
 
 enum { N_ROWS = sizeof rows / sizeof rows[0] };
@@ -76,14 +81,14 @@ bool teg_kernels_select_isa(const struct teg_cpu *cpu, enum teg_isa isa, struct 
     return true;
 }
 
-#define LINEAR_ROWS 16
-
 size_t teg_linear_scratch_floats(size_t k)
 {
-    return LINEAR_ROWS * ((k + 15) / 16 * 16) + 64;
+    return TEG_LINEAR_ROWS * teg_linear_stride(k < 1024 ? 1024 : k);
 }
 
 size_t teg_attention_scratch_floats(size_t head_width)
 {
-    return 4 * 64 * (head_width + 16);
+    const size_t tiles = 2 * TEG_TILE_TOKENS * head_width, weights = 4 * TEG_TILE_TOKENS;
+    const size_t per_row = TEG_ATTENTION_ROWS * (2 + teg_attention_stride(head_width));
+    return tiles + weights + per_row;
 }
