@@ -20,7 +20,10 @@ void teg_tok_free(struct teg_tok *tok);
 
 size_t teg_tok_size(const struct teg_tok *tok); /* ids are 0 … size-1 */
 
-/* See teg_tokenize in tegula.h, whose flags and rules these are. */
+/* See teg_tokenize in tegula.h, whose flags and rules these are. BOS (and EOS) are what the file's own rules add:
+ * tokenizer.ggml.add_bos_token and add_eos_token (by default SentencePiece and Llama 3 add BOS), or the template of
+ * tokenizer.json's post_processor. BOS is not added to a text that begins with it under TEG_TOKENIZE_SPECIAL, as the
+ * output of many chat templates does. */
 enum teg_status teg_tok_encode(const struct teg_tok *tok, const char *text, size_t n_bytes, unsigned flags,
                                int32_t *ids, size_t capacity, size_t *n_ids, struct teg_error *err);
 /* Appends the bytes of one id as they stand inside a text (SentencePiece: U+2581 is a space); special tokens as

@@ -1,0 +1,129 @@
+/* tok/normal.c: changes to a text before it is cut: Unicode forms, prepending, replacing.
+ *
+ * Each step reads one buffer and writes the other, so n steps need two buffers. Unicode forms come from utf8proc. It
+ * orders combining marks by insertion, quadratic in the length of a run of them; such runs are cut at 64 marks (no
+ * language stacks more than a handful), which keeps the time linear and changes nothing that was ever written. */
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <utf8proc.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "tok/tok_int.h"
+
+#define LONGEST_MARK_RUN 64
+
+static const utf8proc_option_t form_options[] = {
+    [TEG_NORMAL_NFC] = UTF8PROC_STABLE | UTF8PROC_COMPOSE,
+    [TEG_NORMAL_NFD] = UTF8PROC_STABLE | UTF8PROC_DECOMPOSE,
+    [TEG_NORMAL_NFKC] = UTF8PROC_STABLE | UTF8PROC_COMPOSE | UTF8PROC_COMPAT,
+    [TEG_NORMAL_NFKD] = UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT,
+};
+
+/* Where to cut so that no run of combining marks is too long: the end of the piece that starts at `from`. */
+static size_t piece_end(const char *text, size_t n_bytes, size_t from)
+{
+    size_t marks = 0;
+    while (from < n_bytes) {
+        size_t n;
+        const uint32_t c = teg_char_at(text + from, &n);
+        const bool is_mark = c >= 0x300 && utf8proc_get_property((utf8proc_int32_t)c)->combining_class != 0;
+        marks = is_mark ? marks + 1 : 0;
+        if (marks > LONGEST_MARK_RUN)
+            break;
+        from += n;
+    }
+    return from;
+}
+
+static void unicode_form(enum teg_normal_kind kind, struct teg_buf *out, const char *text, size_t n_bytes)
+{
+    size_t ascii = 0;
+    while (ascii < n_bytes && (uint8_t)text[ascii] < 0x80)
+        ascii++;
+    if (ascii == n_bytes) {
+        teg_buf_append(out, text, n_bytes);
+        return;
+    }
+    for (size_t from = 0; from < n_bytes && !out->failed;) {
+        const size_t end = piece_end(text, n_bytes, from);
+        utf8proc_uint8_t *made = NULL;
+        const utf8proc_ssize_t n = utf8proc_map((const utf8proc_uint8_t *)text + from, (utf8proc_ssize_t)(end - from),
+                                                &made, form_options[kind]);
+        if (n < 0)
+            out->failed = true; /* the text is valid UTF-8, so this is memory */
+        else
+            teg_buf_append(out, (const char *)made, (size_t)n);
+        free(made);
+        from = end;
+    }
+}
+
+static void replace_text(const struct teg_normal_step *step, struct teg_buf *out, const char *text, size_t n_bytes)
+{
+    const char *const end = text + n_bytes;
+    while (text < end) {
+        const char *const at = memmem(text, (size_t)(end - text), step->needle.bytes, step->needle.n_bytes);
+        teg_buf_append(out, text, (size_t)((at ? at : end) - text));
+        if (!at)
+            return;
+        teg_buf_append(out, step->content.bytes, step->content.n_bytes);
+        text = at + step->needle.n_bytes;
+    }
+}
+
+static enum teg_status replace_regex(const struct teg_normal_step *step, struct teg_encoder *e, struct teg_buf *out,
+                                     const char *text, size_t n_bytes, struct teg_error *err)
+{
+    size_t done = 0, from = 0;
+    while (from <= n_bytes) {
+        size_t start, end = 0;
+        TRY(teg_regex_next(step->regex, e, text, n_bytes, from, &start, &end, err));
+        if (start == SIZE_MAX)
+            break;
+        teg_buf_append(out, text + done, start - done);
+        teg_buf_append(out, step->content.bytes, step->content.n_bytes);
+        done = from = end;
+        if (end == start) {
+            size_t n = 1;
+            if (end < n_bytes)
+                (void)teg_char_at(text + end, &n);
+            from = end + n;
+        }
+    }
+    teg_buf_append(out, text + done, n_bytes - done);
+    return TEG_OK;
+}
+
+enum teg_status teg_normal_run(const struct teg_normal *normal, struct teg_encoder *e, const char *text, size_t n_bytes,
+                               const char **result, size_t *n_result, struct teg_error *err)
+{
+    struct teg_buf *out = &e->normal, *in = &e->other;
+    for (uint32_t i = 0; i < normal->n_steps && n_bytes; i++) {
+        const struct teg_normal_step *const step = &normal->steps[i];
+        out->n_bytes = 0;
+        if (step->kind == TEG_NORMAL_PREPEND) {
+            teg_buf_append(out, step->content.bytes, step->content.n_bytes);
+            teg_buf_append(out, text, n_bytes);
+        } else if (step->kind == TEG_NORMAL_REPLACE && step->regex) {
+            TRY(replace_regex(step, e, out, text, n_bytes, err));
+        } else if (step->kind == TEG_NORMAL_REPLACE) {
+            replace_text(step, out, text, n_bytes);
+        } else {
+            unicode_form(step->kind, out, text, n_bytes);
+        }
+        if (out->failed)
+            return teg_base_fail_memory(err, "normalizing the text", n_bytes);
+        if (out->n_bytes > TEG_TEXT_LIMIT_BYTES * 3)
+            FAIL(err, TEG_ERR_UNSUPPORTED, "cannot tokenize: expected a normalizer that keeps a text under %zu bytes",
+                 TEG_TEXT_LIMIT_BYTES * 3);
+        text = out->bytes;
+        n_bytes = out->n_bytes;
+        struct teg_buf *const swap = in;
+        in = out;
+        out = swap;
+    }
+    *result = text;
+    *n_result = n_bytes;
+    return TEG_OK;
+}
