@@ -72,7 +72,9 @@ static value constant(struct teg_builder *b, const struct teg_tensor *t, uint64_
             TEG_NO_VALUE);
     }
     value v = TEG_NO_VALUE;
-    return keep(b, teg_graph_const(b->graph, t->name, t->dtype, rank, dims, t->data, t->n_bytes, &v, b->err), v);
+    const enum teg_status status =
+        teg_graph_const(b->graph, t->name, t->dtype, rank, dims, t->data, t->n_bytes, &v, b->err);
+    return keep(b, status, v);
 }
 
 value teg_b_vector(struct teg_builder *b, const char *name, const float *data, uint32_t n)
@@ -81,7 +83,9 @@ value teg_b_vector(struct teg_builder *b, const char *name, const float *data, u
     const uint64_t dims[1] = {n};
     if (b->status != TEG_OK)
         return TEG_NO_VALUE;
-    return keep(b, teg_graph_const(b->graph, name, TEG_DTYPE_F32, 1, dims, data, n * sizeof *data, &v, b->err), v);
+    const enum teg_status status =
+        teg_graph_const(b->graph, name, TEG_DTYPE_F32, 1, dims, data, n * sizeof *data, &v, b->err);
+    return keep(b, status, v);
 }
 
 /* Norm weights and biases are float32 for the kernels, whatever the file has: they are a thousandth of a model. */
@@ -134,7 +138,8 @@ static value append(struct teg_builder *b, const struct teg_op *op)
     value v = TEG_NO_VALUE;
     if (b->status != TEG_OK)
         return TEG_NO_VALUE;
-    return keep(b, teg_graph_op(b->graph, op, &v, b->err), v);
+    const enum teg_status status = teg_graph_op(b->graph, op, &v, b->err);
+    return keep(b, status, v);
 }
 
 value teg_b_embed(struct teg_builder *b, float scale)
