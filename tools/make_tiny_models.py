@@ -28,6 +28,7 @@ import torch
 import transformers
 from gguf import GGUFReader
 from gguf.quants import dequantize
+from tokenizers import Tokenizer
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -149,7 +150,8 @@ def feature_gaps(name, folder, base, vocab):
 
 def tokenizer_rows(folder, model):
     t = AutoTokenizer.from_pretrained(folder)
-    fast = t.backend_tokenizer
+    fast = Tokenizer.from_file(os.path.join(folder, "tokenizer.json"))
+    fast.encode_special_tokens = False
     special = [x for x, k in zip(model.tok.tokens, model.tok.types) if k == 3]
     texts = TEXTS + ["a%sb %s\n" % (special[0], special[-1]), "%s%s x" % (special[-1], special[-1])]
     rows = []
@@ -157,7 +159,10 @@ def tokenizer_rows(folder, model):
         fast.encode_special_tokens = True
         plain = fast.encode(s, add_special_tokens=False).ids
         fast.encode_special_tokens = False
-        rows.append({"text": s, "ids": fast.encode(s, add_special_tokens=True).ids, "plain": plain,
+        ids = fast.encode(s, add_special_tokens=True).ids
+        if t(s)["input_ids"] != ids:
+            raise SystemExit("%s: %r: tokenizers and transformers disagree" % (folder, s))
+        rows.append({"text": s, "ids": ids, "plain": plain,
                      "special": fast.encode(s, add_special_tokens=False).ids})
     chat = [{"messages": c, "add_generation_prompt": g,
              "text": t.apply_chat_template(c, tokenize=False, add_generation_prompt=g)} for c in CHAT for g in (False, True)]

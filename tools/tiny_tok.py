@@ -134,8 +134,8 @@ def _config(tok, cls, template, **more):
     decoder = {str(a["id"]): {k: v for k, v in a.items() if k != "id"} for a in tok.hf["added_tokens"]}
     c = {"added_tokens_decoder": decoder, "bos_token": bos, "eos_token": tok.tokens[tok.eos], "chat_template": template,
          "clean_up_tokenization_spaces": False, "model_max_length": 512, "tokenizer_class": cls}
-    if tok.adds_bos():
-        c["add_bos_token"] = True
+    if bos is not None:
+        c["add_bos_token"] = tok.adds_bos()
     c.update(more)
     return c
 
@@ -206,7 +206,7 @@ def _spm(kind, n_vocab):
     back = [{"type": "Replace", "pattern": {"String": bar}, "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"}]
     if kind != "gemma":
         back.append({"type": "Strip", "content": " ", "start": 1, "stop": 0})
-    tok.hf = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": _added(tok, tail),
+    tok.hf = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": _added(tok, tail if kind == "phi3" else ()),
               "normalizer": replace if kind == "gemma" else
               {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": bar}, replace]},
               "pre_tokenizer": {"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious",
