@@ -1,5 +1,5 @@
-/* tests/kernel/kernel_test.h: what the kernel tests share: every instruction set this CPU can run, operands that touch a
- * guard page on one side, random numbers, comparison.
+/* tests/kernel/kernel_test.h: what the kernel tests share: every instruction set this CPU can run, operands that touch
+ * a guard page on one side, random numbers, comparison.
  *
  * The tests need no library, so that they also build for another CPU with one line and run in an emulator:
  *   aarch64-linux-gnu-gcc -static -O2 -D_GNU_SOURCE -Iinclude -Isrc -Itests tests/kernel/test_kernels_linear.c \

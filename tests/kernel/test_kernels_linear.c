@@ -1,16 +1,16 @@
-/* tests/kernel/test_kernels_linear.c: decode_row and linear_f32: every element type, shapes around the tiles, worst-case
- * data, guard pages, and the same bits however the work is cut. */
+/* tests/kernel/test_kernels_linear.c: decode_row and linear_f32: every element type, shapes around the tiles,
+ * worst-case data, guard pages, and the same bits however the work is cut. */
 #include "kernel_test.h"
 
 /* Offsets of f16 scale fields in a block, -1: none. Random bytes there would be infinities and NaN too often. */
 static const int scale_fields[TEG_DTYPE_COUNT][2] = {
-    [TEG_DTYPE_F32] = {-1, -1},   [TEG_DTYPE_F16] = {0, -1},     [TEG_DTYPE_BF16] = {-1, -1},
-    [TEG_DTYPE_F64] = {-1, -1},   [TEG_DTYPE_I8] = {-1, -1},     [TEG_DTYPE_I16] = {-1, -1},
-    [TEG_DTYPE_I32] = {-1, -1},   [TEG_DTYPE_I64] = {-1, -1},    [TEG_DTYPE_Q4_0] = {0, -1},
-    [TEG_DTYPE_Q4_1] = {0, 2},    [TEG_DTYPE_Q5_0] = {0, -1},    [TEG_DTYPE_Q5_1] = {0, 2},
-    [TEG_DTYPE_Q8_0] = {0, -1},   [TEG_DTYPE_Q2_K] = {80, 82},   [TEG_DTYPE_Q3_K] = {108, -1},
-    [TEG_DTYPE_Q4_K] = {0, 2},    [TEG_DTYPE_Q5_K] = {0, 2},     [TEG_DTYPE_Q6_K] = {208, -1},
-    [TEG_DTYPE_IQ4_NL] = {0, -1}, [TEG_DTYPE_IQ4_XS] = {0, -1},  [TEG_DTYPE_MXFP4] = {-1, -1},
+    [TEG_DTYPE_F32] = {-1, -1},   [TEG_DTYPE_F16] = {0, -1},    [TEG_DTYPE_BF16] = {-1, -1},
+    [TEG_DTYPE_F64] = {-1, -1},   [TEG_DTYPE_I8] = {-1, -1},    [TEG_DTYPE_I16] = {-1, -1},
+    [TEG_DTYPE_I32] = {-1, -1},   [TEG_DTYPE_I64] = {-1, -1},   [TEG_DTYPE_Q4_0] = {0, -1},
+    [TEG_DTYPE_Q4_1] = {0, 2},    [TEG_DTYPE_Q5_0] = {0, -1},   [TEG_DTYPE_Q5_1] = {0, 2},
+    [TEG_DTYPE_Q8_0] = {0, -1},   [TEG_DTYPE_Q2_K] = {80, 82},  [TEG_DTYPE_Q3_K] = {108, -1},
+    [TEG_DTYPE_Q4_K] = {0, 2},    [TEG_DTYPE_Q5_K] = {0, 2},    [TEG_DTYPE_Q6_K] = {208, -1},
+    [TEG_DTYPE_IQ4_NL] = {0, -1}, [TEG_DTYPE_IQ4_XS] = {0, -1}, [TEG_DTYPE_MXFP4] = {-1, -1},
 };
 
 static void fill_bytes(unsigned char *p, size_t n)
@@ -213,7 +213,8 @@ static void test_linear_shapes(const char *isa, const struct teg_kernels *k)
             ratio = fmax(ratio, run_problem(k, p, EDGE_START, 1, &same));
             ratio = fmax(ratio, run_problem(k, padded, EDGE_END, 1, &same));
         }
-        tap_ok(ratio <= 1, "%s linear_f32 %s within the bound (%.3f of it)", isa, teg_dtype_info(plain[d])->name, ratio);
+        tap_ok(ratio <= 1, "%s linear_f32 %s within the bound (%.3f of it)", isa, teg_dtype_info(plain[d])->name,
+               ratio);
         tap_ok(same, "%s linear_f32 %s same bits for any cut", isa, teg_dtype_info(plain[d])->name);
     }
 }

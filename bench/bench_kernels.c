@@ -1,0 +1,199 @@
+/* bench/bench_kernels.c: how fast each kernel is on one core, per instruction set. Not a test: prints, never fails.
+ *
+ *   bench_kernels [SLOT-PREFIX [ISA]]
+ *
+ * Operands are as a model of 1 billion parameters has them. Each figure is the best of several runs, because other
+ * programs on the machine only ever slow it down. GMAC/s: billions of multiply-adds; GB/s: bytes of weights or cache.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "kernel/kernels.h"
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* Best seconds of one call, over about 0.2 seconds and at least 3 calls. */
+#define BEST(seconds, call)                                                                                            \
+    do {                                                                                                               \
+        const double end_ = now() + 0.2;                                                                               \
+        (seconds) = 1e9;                                                                                               \
+        for (int i_ = 0; i_ < 3 || now() < end_; i_++) {                                                               \
+            const double start_ = now();                                                                               \
+            call;                                                                                                      \
+            const double took_ = now() - start_;                                                                       \
+            (seconds) = took_ < (seconds) ? took_ : (seconds);                                                         \
+        }                                                                                                              \
+    } while (0)
+
+static void *aligned(size_t bytes)
+{
+    void *p = NULL;
+    if (posix_memalign(&p, 64, bytes + 64) != 0)
+        abort();
+    memset(p, 0x11, bytes); /* small numbers in every type */
+    return p;
+}
+
+static float *floats(size_t n)
+{
+    float *const p = aligned(n * sizeof *p);
+    for (size_t i = 0; i < n; i++)
+        p[i] = (float)(i * 2654435761u % 1000) * 0.002f - 1.0f;
+    return p;
+}
+
+static void bench_linear(const char *isa, const struct teg_kernels *kernels, enum teg_dtype dtype, size_t t, size_t n,
+                         size_t k)
+{
+    size_t row_bytes = 0;
+    teg_dtype_row_bytes(dtype, k, &row_bytes);
+    float *const x = floats(t * k), *const y = floats(t * n), *const scratch = floats(teg_linear_scratch_floats(k));
+    void *const w = aligned(n * row_bytes);
+    const struct teg_linear_args args = {.x = x,
+                                         .x_stride = k,
+                                         .w = w,
+                                         .w_dtype = dtype,
+                                         .w_row_bytes = row_bytes,
+                                         .y = y,
+                                         .y_stride = n,
+                                         .n_tokens = t,
+                                         .k = k,
+                                         .n1 = n,
+                                         .scratch = scratch};
+    double seconds;
+    BEST(seconds, kernels->linear_f32(&args));
+    printf("%-8s linear_f32 %-6s T=%-4zu N=%-5zu K=%-5zu %7.2f GMAC/s %7.2f GB/s\n", isa, teg_dtype_info(dtype)->name,
+           t, n, k, (double)(t * n * k) / seconds * 1e-9, (double)(n * row_bytes) / seconds * 1e-9);
+    free(x), free(y), free(scratch), free(w);
+}
+
+static void bench_decode(const char *isa, const struct teg_kernels *kernels, enum teg_dtype dtype)
+{
+    const size_t n = 4096;
+    size_t row_bytes = 0;
+    teg_dtype_row_bytes(dtype, n, &row_bytes);
+    void *const w = aligned(row_bytes);
+    float *const y = floats(n);
+    double seconds;
+    BEST(seconds, kernels->decode_row(dtype, w, y, n));
+    printf("%-8s decode_row %-6s %7.2f G values/s %7.2f GB/s\n", isa, teg_dtype_info(dtype)->name,
+           (double)n / seconds * 1e-9, (double)row_bytes / seconds * 1e-9);
+    free(w), free(y);
+}
+
+static void bench_attention(const char *isa, const char *slot, void (*attention)(const struct teg_attention_args *),
+                            size_t element_bytes, size_t tokens, size_t group, size_t width, size_t past)
+{
+    const size_t n_pages = (past + tokens) / TEG_TILE_TOKENS + 1;
+    const void **const pages = malloc(n_pages * sizeof *pages);
+    for (size_t i = 0; i < n_pages; i++)
+        pages[i] = aligned(2 * TEG_TILE_TOKENS * width * element_bytes);
+    float *const q = floats(tokens * group * width), *const out = floats(tokens * group * width);
+    float *const scratch = floats(teg_attention_scratch_floats(width));
+    const struct teg_attention_args args = {.q = q,
+                                            .q_stride = group * width,
+                                            .out = out,
+                                            .out_stride = group * width,
+                                            .pages = pages,
+                                            .first_position = past,
+                                            .n_tokens = tokens,
+                                            .head_width = width,
+                                            .group = group,
+                                            .scale = 0.1f,
+                                            .scratch = scratch};
+    double seconds;
+    BEST(seconds, attention(&args));
+    const double macs = 2.0 * (double)(tokens * group * width) * ((double)past + (double)(tokens + 1) / 2);
+    const double bytes = 2.0 * (double)((past + tokens) * width * element_bytes);
+    printf("%-8s %-14s T=%-3zu group=%zu K=%-3zu past=%-5zu %7.2f GMAC/s %7.2f GB/s\n", isa, slot, tokens, group, width,
+           past, macs / seconds * 1e-9, bytes / seconds * 1e-9);
+    for (size_t i = 0; i < n_pages; i++)
+        free((void *)(uintptr_t)pages[i]);
+    free(pages), free(q), free(out), free(scratch);
+}
+
+static void bench_rows(const char *isa, const struct teg_kernels *k)
+{
+    const size_t rows = 64, n = 2048, pairs = 32;
+    float *const x = floats(rows * n), *const w = floats(rows * n), *const y = floats(rows * n);
+    float *const angles = floats(rows * pairs);
+    double seconds;
+#define REPORT(name, call)                                                                                             \
+    BEST(seconds, call);                                                                                               \
+    printf("%-8s %-20s %7.2f G values/s\n", isa, name, (double)(rows * n) / seconds * 1e-9)
+    REPORT("rms_norm_f32", k->rms_norm_f32(x, n, w, 0, 1e-6f, y, n, rows, n));
+    REPORT("rope_half_f32", k->rope_half_f32(x, n, angles, angles, rows, n / 64, 64, pairs));
+    REPORT("rope_interleaved_f32", k->rope_interleaved_f32(x, n, angles, angles, rows, n / 64, 64, pairs));
+    for (size_t i = 0; i < rows * n; i++)
+        x[i] = w[i];
+    REPORT("silu_mul_f32", k->silu_mul_f32(x, n, w, n, y, n, rows, n));
+    REPORT("gelu_mul_f32", k->gelu_mul_f32(x, n, w, n, y, n, rows, n));
+    REPORT("add_f32", k->add_f32(x, n, w, n, y, n, rows, n));
+    REPORT("softcap_f32", k->softcap_f32(x, n, 30.0f, rows, n));
+    void *page[1] = {aligned(2 * 64 * 64 * 4)};
+    const struct teg_kv_append_args append = {
+        .k = w, .v = w, .k_stride = 64, .v_stride = 64, .pages = page, .n_tokens = 64, .head_width = 64};
+#undef REPORT
+    BEST(seconds, k->kv_append_f16(&append));
+    printf("%-8s %-20s %7.2f G values/s\n", isa, "kv_append_f16", 2 * 64 * 64 / seconds * 1e-9);
+    free(page[0]), free(x), free(w), free(y), free(angles);
+}
+
+static bool wanted(const char *prefix, const char *slot)
+{
+    return strncmp(slot, prefix, strlen(prefix)) == 0;
+}
+
+static void bench_isa(const char *isa, const struct teg_kernels *k, const char *prefix)
+{
+    if (wanted(prefix, "linear_f32")) {
+        bench_linear(isa, k, TEG_DTYPE_Q4_1, 256, 576, 576);
+        bench_linear(isa, k, TEG_DTYPE_Q4_1, 256, 512, 2048);
+        bench_linear(isa, k, TEG_DTYPE_Q4_1, 256, 128, 8192);
+        bench_linear(isa, k, TEG_DTYPE_F32, 256, 512, 2048);
+        bench_linear(isa, k, TEG_DTYPE_Q4_K, 8, 2048, 2048);
+        bench_linear(isa, k, TEG_DTYPE_Q4_1, 1, 576, 576);
+        bench_linear(isa, k, TEG_DTYPE_Q4_K, 1, 8192, 2048);
+        bench_linear(isa, k, TEG_DTYPE_Q6_K, 1, 8192, 2048);
+        bench_linear(isa, k, TEG_DTYPE_Q8_0, 1, 8192, 2048);
+        bench_linear(isa, k, TEG_DTYPE_F16, 1, 8192, 2048);
+        bench_linear(isa, k, TEG_DTYPE_F32, 1, 8192, 2048);
+    }
+    if (wanted(prefix, "decode_row"))
+        for (int d = 0; d < TEG_DTYPE_COUNT; d++)
+            bench_decode(isa, k, (enum teg_dtype)d);
+    if (wanted(prefix, "attention")) {
+        bench_attention(isa, "attention_f32", k->attention_f32, 4, 16, 4, 64, 2048);
+        bench_attention(isa, "attention_f16", k->attention_f16, 2, 16, 4, 64, 2048);
+        bench_attention(isa, "attention_f16", k->attention_f16, 2, 16, 4, 128, 2048);
+        bench_attention(isa, "attention_f16", k->attention_f16, 2, 64, 1, 64, 2048);
+        bench_attention(isa, "attention_bf16", k->attention_bf16, 2, 16, 4, 128, 2048);
+        bench_attention(isa, "attention_f16", k->attention_f16, 2, 1, 4, 64, 2048);
+        bench_attention(isa, "attention_f16", k->attention_f16, 2, 1, 1, 64, 2048);
+    }
+    if (wanted(prefix, "rows"))
+        bench_rows(isa, k);
+}
+
+int main(int argc, char **argv)
+{
+    struct teg_cpu cpu;
+    teg_cpu_detect(&cpu);
+    printf("%s\n", cpu.name);
+    for (int isa = 0; isa < TEG_ISA_COUNT; isa++) {
+        const char *const name = teg_isa_name((enum teg_isa)isa);
+        struct teg_kernels kernels;
+        if (argc > 2 && strcmp(argv[2], name) != 0)
+            continue;
+        if (teg_kernels_select_isa(&cpu, (enum teg_isa)isa, &kernels))
+            bench_isa(name, &kernels, argc > 1 ? argv[1] : "");
+    }
+    return 0;
+}
