@@ -162,10 +162,10 @@ static const struct {
      AT "8: expected data_offsets of tensor 'a' 8 bytes apart as its dtype and shape say, found 4; convert the model "
         "again"},
     {"{\"a\":" F32_4 "[0,4]},\"b\":" F32_4 "[2,6]}}", 6, TEG_ERR_FORMAT,
-     AT "114: expected tensor 'b' to begin at byte 116 where the data before it ends, found an overlap; convert the "
+     AT "122: expected tensor 'b' to begin at byte 124 where the data before it ends, found an overlap; convert the "
         "model again"},
     {"{\"a\":" F32_4 "[0,4]},\"b\":" F32_4 "[0,4]}}", 4, TEG_ERR_FORMAT,
-     AT "112: expected tensor 'b' to begin at byte 116 where the data before it ends, found an overlap; convert the "
+     AT "120: expected tensor 'b' to begin at byte 124 where the data before it ends, found an overlap; convert the "
         "model again"},
     {"{\"b\":" F32_4 "[8,12]},\"a\":" F32_4 "[0,4]}}", 12, TEG_ERR_FORMAT,
      AT "128: expected tensor 'b' to begin at byte 124 where the data before it ends, found a hole; convert the model "
