@@ -42,3 +42,14 @@ foreach(source ${FUZZ_SOURCES})
 endforeach()
 
 file(WRITE ${CMAKE_BINARY_DIR}/tests/manifest.txt "${MANIFEST}")
+
+# Benchmarks are built on demand: cmake --build build --target bench_kernels
+file(GLOB BENCH_SOURCES CONFIGURE_DEPENDS bench/bench_*.c)
+foreach(source ${BENCH_SOURCES})
+  get_filename_component(name ${source} NAME_WE)
+  add_executable(${name} EXCLUDE_FROM_ALL ${source})
+  target_include_directories(${name} PRIVATE src tests)
+  target_compile_options(${name} PRIVATE ${WARNINGS})
+  target_compile_definitions(${name} PRIVATE _GNU_SOURCE)
+  target_link_libraries(${name} PRIVATE tegula_static)
+endforeach()
