@@ -1,8 +1,9 @@
 /* inspect.c: `tegula inspect`: what is inside a model file.
  *
  * Invariant: sections are printed in one fixed order, whatever the order of the options, and every number that is
- * printed comes from the library. Header facts and metadata need only the vocabulary part of the file; weights, ops
- * and plan open the whole model. */
+ * printed comes from the library. Metadata and weights need only the part of the file before its data. The facts are
+ * those of the whole model; where Tegula cannot run it, what the file says of itself is still shown, so that one can
+ * see why. */
 #include <string.h>
 
 #include "io.h"
@@ -73,7 +74,7 @@ static void print_facts(struct cli_output *output, const struct teg_model *model
     for (size_t i = 0; i < n; i++) {
         if (facts[i].text)
             (void)cli_output_printf(output, "%-20s%s\n", facts[i].label, facts[i].text);
-        else
+        else if (facts[i].number > 0) /* 0: unknown, the model was not built */
             (void)cli_output_printf(output, "%-20s%llu\n", facts[i].label, (unsigned long long)facts[i].number);
     }
     (void)cli_output_printf(output, "%-20s%zu\n", "metadata entries", teg_model_metadata_count(model));
@@ -259,12 +260,24 @@ static int json_all(const struct inspect_args *args, const struct teg_model *mod
     return code;
 }
 
+static int open_model(const char *path, const struct inspect_args *args, struct teg_model **model)
+{
+    struct teg_error err = {0};
+    const bool needs_graph = args->ops || args->plan;
+    const bool shows_facts = args->json || (!args->metadata && !args->weights);
+    if (!needs_graph && !shows_facts)
+        return cli_model_open(path, &args->model, true, model);
+    const enum teg_status status = cli_model_try(path, &args->model, false, model, &err);
+    if (status == TEG_ERR_UNSUPPORTED && !needs_graph && cli_model_try(path, &args->model, true, model, NULL) == TEG_OK)
+        return CLI_DONE;
+    return status == TEG_OK ? CLI_DONE : cli_fail_library(&err);
+}
+
 static int inspect(const struct cli_line *line, const void *ptr)
 {
     const struct inspect_args *args = ptr;
     struct teg_model *model = NULL;
-    const bool vocab_only = !args->ops && !args->plan;
-    int code = cli_model_open(line->operands[0], &args->model, vocab_only, &model);
+    int code = open_model(line->operands[0], args, &model);
     if (code == CLI_DONE)
         code = args->json ? json_all(args, model) : print_all(args, model);
     teg_model_free(model);

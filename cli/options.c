@@ -234,8 +234,9 @@ const char *cli_nearest(const char *name, const char *(*candidate)(const void *c
         if (strlen(other) >= name_bytes_max)
             continue;
         size_t distance = edit_distance(name, other);
-        if (distance > 1 && n >= 3 && strncmp(name, other, n) == 0)
-            distance = 1; /* an abbreviation */
+        const size_t n_other = strlen(other), n_shorter = n < n_other ? n : n_other;
+        if (distance > 1 && n_shorter >= 3 && strncmp(name, other, n_shorter) == 0)
+            distance = 1; /* one abbreviates the other */
         if (distance < best_distance) {
             best = other;
             best_distance = distance;

@@ -32,10 +32,10 @@ const struct cli_choice cli_progress_choices[] = {
     {NULL, 0, NULL},
 };
 
-int cli_model_open(const char *path, const struct cli_model_args *args, bool vocab_only, struct teg_model **model)
+enum teg_status cli_model_try(const char *path, const struct cli_model_args *args, bool vocab_only,
+                              struct teg_model **model, struct teg_error *err)
 {
     struct teg_model_options options;
-    struct teg_error err = {0};
     struct cli_progress progress;
     teg_model_options_default(&options);
     options.mode = (enum teg_mode)args->mode;
@@ -44,9 +44,15 @@ int cli_model_open(const char *path, const struct cli_model_args *args, bool voc
     options.progress = cli_progress_update;
     options.progress_ctx = &progress;
     cli_progress_begin(&progress, (enum cli_progress_when)args->progress, "load", "bytes");
-    const enum teg_status status = teg_model_open(path, &options, model, &err);
+    const enum teg_status status = teg_model_open(path, &options, model, err);
     cli_progress_end(&progress);
-    if (status != TEG_OK)
+    return status;
+}
+
+int cli_model_open(const char *path, const struct cli_model_args *args, bool vocab_only, struct teg_model **model)
+{
+    struct teg_error err = {0};
+    if (cli_model_try(path, args, vocab_only, model, &err) != TEG_OK)
         return cli_fail_library(&err);
     return cli_interrupted() ? cli_interrupt_exit_code() : CLI_DONE;
 }

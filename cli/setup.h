@@ -32,7 +32,9 @@ struct cli_model_args {
         .help = "exact: decoded weights and fp32 sums; auto: the fastest mode that this version has"                   \
     }
 
-/* `label` of the progress bar is "load". */
+/* Opens a model with a progress bar; the first one leaves the report of a failure to the caller. */
+enum teg_status cli_model_try(const char *path, const struct cli_model_args *args, bool vocab_only,
+                              struct teg_model **model, struct teg_error *err);
 int cli_model_open(const char *path, const struct cli_model_args *args, bool vocab_only, struct teg_model **model);
 
 /* ---- session ---- */
