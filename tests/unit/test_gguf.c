@@ -369,6 +369,24 @@ static void test_split_faults(void **state)
     temp_dir_remove(&d);
 }
 
+static void test_split_allocations(void **state)
+{
+    (void)state;
+    const struct temp_dir d = write_set();
+    char path[128];
+    temp_path(&d, part_names[1], path);
+    enum teg_status status = TEG_ERR_MEMORY;
+    for (size_t fail_at = 1; status != TEG_OK; fail_at++) {
+        struct counting c;
+        struct teg_source *s = NULL;
+        status = teg_source_open(path, true, counting_init(&c, fail_at), &s, NULL);
+        assert_true(status == TEG_OK || status == TEG_ERR_MEMORY);
+        teg_source_free(s);
+        assert_int_equal(c.n_live, 0);
+    }
+    temp_dir_remove(&d);
+}
+
 /* The same tensor in two parts. */
 static void test_split_duplicate(void **state)
 {
@@ -440,22 +458,36 @@ static void test_strangers(void **state)
     teg_source_free(NULL);
 }
 
-/* ---- real files, where they are ---- */
+/* ---- whole models ---- */
 
-static void test_tiny_model(void **state)
+/* The same model as GGUF and as a directory: as many weights, at least, and the same width of them. */
+static void test_tiny_models(void **state)
 {
     (void)state;
-    static const char path[] = TEST_DATA "/tiny/llama.gguf";
-    if (access(path, R_OK) != 0) {
-        print_message("skip: no %s\n", path);
-        return;
+    static const char *const names[] = {"llama", "qwen2", "qwen3", "gemma2", "gemma3", "phi3", "smollm3"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char path[256];
+        snprintf(path, sizeof path, "%s/tiny/%s.gguf", TEST_DATA, names[i]);
+        struct teg_source *gguf = NULL, *directory = NULL;
+        struct teg_error err = {0};
+        if (access(path, R_OK) != 0) {
+            print_message("skip: no %s\n", path);
+            continue;
+        }
+        assert_int_equal(teg_source_open(path, true, NULL, &gguf, &err), TEG_OK);
+        path[strlen(path) - strlen(".gguf")] = '\0';
+        assert_int_equal(teg_source_open(path, true, NULL, &directory, &err), TEG_OK);
+        const struct teg_tensor *const a = teg_source_tensor(gguf, "token_embd.weight");
+        const struct teg_tensor *const b = teg_source_tensor(directory, "model.embed_tokens.weight");
+        assert_non_null(a);
+        assert_non_null(b);
+        assert_true(a->rank == 2 && b->rank == 2 && a->dims[0] == b->dims[0] && a->dims[1] == b->dims[1]);
+        assert_int_equal(teg_source_meta(gguf, "general.architecture")->type, TEG_META_STRING);
+        assert_true((uint64_t)teg_source_meta(directory, "hidden_size")->integer == a->dims[1]);
+        assert_non_null(directory->tokenizer_path);
+        teg_source_free(gguf);
+        teg_source_free(directory);
     }
-    struct teg_source *s = NULL;
-    struct teg_error err = {0};
-    assert_int_equal(teg_source_open(path, true, NULL, &s, &err), TEG_OK);
-    assert_non_null(teg_source_meta(s, "general.architecture"));
-    assert_non_null(teg_source_tensor(s, "token_embd.weight"));
-    teg_source_free(s);
 }
 
 int main(void)
@@ -464,8 +496,9 @@ int main(void)
         cmocka_unit_test(test_good_files),        cmocka_unit_test(test_look_up),
         cmocka_unit_test(test_every_prefix),      cmocka_unit_test(test_every_allocation),
         cmocka_unit_test(test_memory_is_bounded), cmocka_unit_test(test_split_opens_by_any_part),
-        cmocka_unit_test(test_split_faults),      cmocka_unit_test(test_split_duplicate),
-        cmocka_unit_test(test_strangers),         cmocka_unit_test(test_tiny_model),
+        cmocka_unit_test(test_split_faults),      cmocka_unit_test(test_split_allocations),
+        cmocka_unit_test(test_split_duplicate),   cmocka_unit_test(test_strangers),
+        cmocka_unit_test(test_tiny_models),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
