@@ -5,7 +5,7 @@ Tiny random models (tools/tiny_models.py) in both forms, directory and GGUF; the
 tools/make_tiny_models.py). `--mode exact` must agree within 1e-3 in any logit and 1e-4 in relative L2 over all rows;
 a float32 engine is usually a hundred times closer. Broken files must give one line of error and exit code 1.
 
-  test_tiny.py [PART …]      parts: logits forms quant tokens chat hidden errors truncation
+  test_tiny.py [PART …]      parts: logits forms quant tokens chat hidden telling errors truncation
 """
 import json
 import os
@@ -196,26 +196,30 @@ def part_chat(t):
 
 def part_hidden(t):
     for name in tm.KEPT:
-        folder = t.work.file("layers")
-        shutil.rmtree(folder, ignore_errors=True)
-        os.makedirs(folder)
-        x = t.work.logits(os.path.join(TINY, name), tiny_ids(40, t.index["models"][name]["vocab"]), "--layers", folder)
-        if isinstance(x, Result):
-            t.tap.ok(False, "layers of %s" % name, x.describe())
+        for form, path in (("directory", os.path.join(TINY, name)), ("GGUF", os.path.join(TINY, name + ".gguf"))):
+            hidden(t, "layers of %s (%s)" % (name, form), name, path)
+
+
+def hidden(t, what, name, path):
+    """Rows of the embedding, of every block's output and of the final norm for 40 ids."""
+    folder = t.work.file("layers")
+    shutil.rmtree(folder, ignore_errors=True)
+    x = t.work.logits(path, tiny_ids(40, t.index["models"][name]["vocab"]), "--layers", folder)
+    if isinstance(x, Result):
+        return t.tap.ok(False, what, x.describe())
+    z, wrong, worst = t.golden(name), [], 0.0
+    for key in z.files:
+        if not key.startswith("hidden_"):
             continue
-        z, wrong, worst = t.golden(name), [], 0.0
-        for key in z.files:
-            if not key.startswith("hidden_"):
-                continue
-            path = os.path.join(folder, key[7:] + ".npy")
-            if not os.path.exists(path):
-                wrong.append("no %s; there are %s" % (key[7:], sorted(os.listdir(folder))[:20]))
-                continue
-            rel = gap(np.load(path)[t.index["hidden_rows"]], z[key])[1]
-            worst = max(worst, rel)
-            if rel > REL:
-                wrong.append("%s: rel L2 %.3g" % (key[7:], rel))
-        t.tap.ok(not wrong, "layers of %s: worst rel L2 %.2g" % (name, worst), "\n".join(wrong))
+        path = os.path.join(folder, key[7:] + ".npy")
+        if not os.path.exists(path):
+            wrong.append("no %s; there are %s" % (key[7:], sorted(os.listdir(folder))[:20]))
+            continue
+        rel = gap(np.load(path)[t.index["hidden_rows"]], z[key])[1]
+        worst = max(worst, rel)
+        if rel > REL:
+            wrong.append("%s: rel L2 %.3g" % (key[7:], rel))
+    return t.tap.ok(not wrong, "%s: worst rel L2 %.2g" % (what, worst), "\n".join(wrong))
 
 
 # ---- what must fail ------------------------------------------------------------------------------------------------
@@ -249,11 +253,14 @@ BROKEN = [
     ("dimensions whose product overflows", resize("blk.0.attn_q.weight", (1 << 33, 1 << 33)), "blk.0.attn_q.weight"),
     ("tensor of an unknown type", retype("blk.0.attn_q.weight", 4242), "blk.0.attn_q.weight"),
     ("tensor of a removed type", retype("blk.0.attn_q.weight", 31), "blk.0.attn_q.weight"),
-    ("tensor of integers", retype("blk.0.attn_q.weight", 26), "blk.0.attn_q.weight"),
     ("row that is no whole block", lambda g: g.raw("extra", (33, 1), 2, bytes(64)), ""),
     ("two tensors of one name", lambda g: g.tensors.append(g.tensors[3]), "blk.0.attn_v.weight"),
     ("block_count as text", lambda g: g.key("llama.block_count", STR, "two"), "block_count"),
-    ("head_count as a float", lambda g: g.key("llama.attention.head_count", F32, 4.0), "head_count"),
+    ("four and a half heads", lambda g: g.key("llama.attention.head_count", F32, 4.5), "head_count"),
+    ("head_count as truth", lambda g: g.key("llama.attention.head_count", tg.BOOL, True), "head_count"),
+    ("negative block_count", lambda g: g.key("llama.block_count", tg.I32, -2), "block_count"),
+    ("head counts of three layers for two", lambda g: g.key("llama.attention.head_count", (ARR, U32), [4, 4, 4]), ""),
+    ("another head count in each layer", lambda g: g.key("llama.attention.head_count", (ARR, U32), [4, 2]), "head"),
     ("epsilon as text", lambda g: g.key("llama.attention.layer_norm_rms_epsilon", STR, "1e-5"), "epsilon"),
     ("tokens as numbers", lambda g: g.key("tokenizer.ggml.tokens", (ARR, U32), [1, 2, 3]), "tokens"),
     ("no architecture", lambda g: g.drop_key("general.architecture"), "general.architecture"),
@@ -278,18 +285,35 @@ BROKEN = [
      .key("llama.rope.scaling.factor", F32, 0.0), ""),
     ("experts", lambda g: g.key("llama.expert_count", U32, 8), "expert_count"),
     ("unknown key of the architecture", lambda g: g.key("llama.residual_scale", F32, 0.5), "residual_scale"),
-    ("attention softcap in a llama", lambda g: g.key("llama.attn_logit_softcapping", F32, 50.0), "softcap"),
     ("tensor of another architecture", lambda g: g.raw("blk.0.attn_q_norm.weight", (16,), "F32", bytes(64)),
      "attn_q_norm"),
     ("rope_freqs of the wrong length", lambda g: g.raw("rope_freqs.weight", (5,), "F32", bytes(20)), "rope_freqs"),
-    ("more tokens than embedding rows", lambda g: g.key("tokenizer.ggml.tokens", (ARR, STR),
-                                                        g.get("tokenizer.ggml.tokens") + ["x%d" % i for i in range(9)])
-     .key("tokenizer.ggml.token_type", (ARR, tg.I32), [1] * 305), ""),
     ("alignment of zero", lambda g: g.key("general.alignment", U32, 0), "alignment"),
     ("alignment of 24", lambda g: g.key("general.alignment", U32, 24), "alignment"),
     ("version 1", lambda g: setattr(g, "version", 1), "version"),
     ("version 9", lambda g: setattr(g, "version", 9), "version"),
 ]
+
+# Keys of the llama family that change the maths: honoured or refused, never ignored.
+TELLING = [("attn_logit_softcapping", F32, 3.0), ("final_logit_softcapping", F32, 2.0), ("logit_scale", F32, 0.5),
+           ("embedding_scale", F32, 2.0), ("residual_scale", F32, 0.5), ("attention.scale", F32, 0.5),
+           ("attention.sliding_window", U32, 16), ("attention.causal", tg.BOOL, False), ("expert_count", U32, 8),
+           ("attention.clamp_kqv", F32, 0.1), ("attention.max_alibi_bias", F32, 8.0), ("attention.key_length", U32, 8),
+           ("use_parallel_residual", tg.BOOL, True), ("rope.dimension_count", U32, 8), ("rope.freq_base", F32, 5e5),
+           ("rope.scale_linear", F32, 4.0), ("rope.dimension_sections", (ARR, tg.I32), [4, 2, 2, 0]),
+           ("attention.layer_norm_epsilon", F32, 0.5), ("attention.layer_norm_rms_epsilon", F32, 0.5)]
+
+
+def part_telling(t):
+    good = os.path.join(TINY, "llama.gguf")
+    base, path = t.work.logits(good, tiny_ids(40, 296)), t.work.file("telling.gguf")
+    for key, kind, value in TELLING:
+        tg.load(good).key("llama." + key, kind, value).save(path)
+        x = t.work.logits(path, tiny_ids(40, 296))
+        if isinstance(x, Result):
+            t.tap.ok(x.clean_error(), "llama.%s is refused" % key, x.describe())
+        else:
+            t.tap.ok(gap(x, base)[0] > 1e-2, "llama.%s is honoured: logits move by %.2g" % (key, gap(x, base)[0]))
 
 
 def expect_error(t, what, path, word="", ids=(1, 2), *options):
@@ -310,6 +334,10 @@ def part_errors(t):
     good = os.path.join(TINY, "llama.gguf")
     expect_error(t, "id outside the vocabulary", good, "296", (1, 296))
     expect_error(t, "negative id", good, "", (1, -1))
+    g = tg.load(good)
+    g.key("tokenizer.ggml.tokens", (ARR, STR), g.get("tokenizer.ggml.tokens") + ["x%d" % i for i in range(9)])
+    g.key("tokenizer.ggml.token_type", (ARR, tg.I32), [1] * 305).save(path)
+    expect_error(t, "id of a token without an embedding", path, "", (1, 300))
     expect_error(t, "more ids than the context", good, "", range(40), "--ctx", "16")
     for what, data, word in (("empty file", b"", ""), ("four bytes", b"GGUF", ""), ("zeros", bytes(4096), ""),
                              ("text", b"hello world\n" * 9, ""),
@@ -433,7 +461,7 @@ def part_truncation(t):
 
 
 PARTS = {"logits": part_logits, "forms": part_forms, "quant": part_quant, "tokens": part_tokens, "chat": part_chat,
-         "hidden": part_hidden, "errors": part_errors, "truncation": part_truncation}
+         "hidden": part_hidden, "telling": part_telling, "errors": part_errors, "truncation": part_truncation}
 
 
 def main():
