@@ -16,7 +16,7 @@
 #include "format/impl.h"
 #include "format/json.h"
 
-/* jansson needs about thirty times the text. */
+/* The largest index files have about 10 MB. */
 #define MAX_JSON_BYTES ((size_t)64 << 20)
 
 static bool exists(const char *path)

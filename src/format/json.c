@@ -2,37 +2,44 @@
  * a point or exponent as double; an integer beyond 64 bits is its error and becomes ours. Objects and mixed arrays
  * stay JSON text, because what they mean is the business of the module that asks for them.
  *
- * jansson takes its memory from malloc, up to about thirty times the text; its callers limit the text. */
+ * jansson takes its memory from malloc. A quick look at the text beforehand bounds its recursion and its memory. */
 #include "format/json.h"
 
 #include <string.h>
 
 #include "format/impl.h"
 
-enum { MAX_DEPTH = 64 };
+enum { MAX_DEPTH = 64, ALWAYS_VALUES = 1 << 16, BYTES_PER_VALUE = 8 };
 
-static enum teg_status refuse_depth(struct teg_span text, const char *what, const char *path, uint64_t offset,
-                                    struct teg_error *err)
+/* One pass before jansson's: how deep, and how many values (each but the first follows a bracket or a comma). Honest
+ * headers and configurations spend more than 8 bytes on a value; the shortest possible take 2, and about 200 bytes of
+ * jansson's memory each. */
+static enum teg_status refuse_structure(struct teg_span text, const char *what, const char *path, uint64_t offset,
+                                        struct teg_error *err)
 {
-    size_t depth = 0;
+    const size_t most_values = ALWAYS_VALUES + text.n_bytes / BYTES_PER_VALUE;
+    size_t depth = 0, n_values = 0;
     bool in_string = false;
     for (size_t i = 0; i < text.n_bytes; i++) {
         const uint8_t c = text.bytes[i];
         if (in_string) {
-            if (c == '\\')
-                i++;
-            else if (c == '"')
-                in_string = false;
-        } else if (c == '"') {
-            in_string = true;
-        } else if (c == '{' || c == '[') {
-            if (++depth > MAX_DEPTH)
-                return teg_source_fail(err, TEG_ERR_FORMAT, what, path, offset + i,
-                                       "expected JSON at most %d levels deep, found more; download the file again",
-                                       MAX_DEPTH);
-        } else if ((c == '}' || c == ']') && depth) {
-            depth--;
+            i += c == '\\';
+            in_string = c != '"';
+            continue;
         }
+        const bool opens = c == '{' || c == '[';
+        in_string = c == '"';
+        depth += opens;
+        depth -= (c == '}' || c == ']') && depth;
+        n_values += opens || c == ',';
+        if (depth > MAX_DEPTH)
+            return teg_source_fail(err, TEG_ERR_FORMAT, what, path, offset + i,
+                                   "expected JSON at most %d levels deep, found more; download the file again",
+                                   MAX_DEPTH);
+        if (n_values > most_values)
+            return teg_source_fail(err, TEG_ERR_FORMAT, what, path, offset + i,
+                                   "expected at most %zu JSON values in %zu bytes, found more; download the file again",
+                                   most_values, text.n_bytes);
     }
     return TEG_OK;
 }
@@ -40,7 +47,7 @@ static enum teg_status refuse_depth(struct teg_span text, const char *what, cons
 enum teg_status teg_json_object(struct teg_span text, const char *what, const char *path, uint64_t offset,
                                 json_t **object, struct teg_error *err)
 {
-    TRY(refuse_depth(text, what, path, offset, err));
+    TRY(refuse_structure(text, what, path, offset, err));
     json_error_t error = {0};
     json_t *const root =
         json_loadb(text.n_bytes ? (const char *)text.bytes : "", text.n_bytes, JSON_REJECT_DUPLICATES, &error);

@@ -1,5 +1,5 @@
-/* format/json.h: JSON text into jansson values, and those into metadata. jansson reads recursively, so text that nests
- * deeper than 64 is refused before jansson sees it. */
+/* format/json.h: JSON text into jansson values, and those into metadata. Text that nests deeper than 64 or has
+ * absurdly many values for its length is refused before jansson sees it. */
 #ifndef TEG_FORMAT_JSON_H
 #define TEG_FORMAT_JSON_H
 

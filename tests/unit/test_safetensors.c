@@ -261,6 +261,20 @@ static void test_deep_file(void **state)
     bytes_free(&b);
 }
 
+/* A value in two bytes is a bomb for whoever makes an object of each. */
+static void test_many_values(void **state)
+{
+    (void)state;
+    struct bytes b = {0};
+    put_uint(&b, 200000, 8);
+    put_text(&b, "{\"a\":[1");
+    while (b.n < 200008)
+        put_text(&b, ",1");
+    expect_bad(&b, TEG_ERR_FORMAT,
+               AT "181083: expected at most 90536 JSON values in 200000 bytes, found more; download the file again");
+    bytes_free(&b);
+}
+
 /* ---- allocations ---- */
 
 /* n tensors of one byte each with names of `name_bytes`. */
@@ -358,15 +372,11 @@ static void test_every_json_allocation(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_good_file),
-        cmocka_unit_test(test_no_tensors),
-        cmocka_unit_test(test_every_prefix),
-        cmocka_unit_test(test_bad_headers),
-        cmocka_unit_test(test_bad_lengths),
-        cmocka_unit_test(test_depth),
-        cmocka_unit_test(test_deep_file),
-        cmocka_unit_test(test_every_allocation),
-        cmocka_unit_test(test_every_json_allocation),
+        cmocka_unit_test(test_good_file),        cmocka_unit_test(test_no_tensors),
+        cmocka_unit_test(test_every_prefix),     cmocka_unit_test(test_bad_headers),
+        cmocka_unit_test(test_bad_lengths),      cmocka_unit_test(test_depth),
+        cmocka_unit_test(test_deep_file),        cmocka_unit_test(test_many_values),
+        cmocka_unit_test(test_every_allocation), cmocka_unit_test(test_every_json_allocation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
