@@ -18,7 +18,8 @@ bool teg_char_is_space(uint32_t c)
 bool teg_char_is_word(uint32_t c)
 {
     const utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)c);
-    return (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_ND) || category == UTF8PROC_CATEGORY_PC;
+    return (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_NL) || category == UTF8PROC_CATEGORY_PC ||
+           c == 0x200C || c == 0x200D || (c >= 0x24B6 && c <= 0x24E9);
 }
 
 uint32_t teg_char_at(const char *p, size_t *n_bytes)

@@ -111,6 +111,8 @@ static void encoder_free(struct teg_encoder *e)
     teg_buf_free(&e->normal);
     teg_buf_free(&e->other);
     teg_buf_free(&e->marked);
+    teg_buf_free(&e->lettered);
+    teg_buf_free(&e->word);
 }
 
 enum teg_status teg_tok_encode(const struct teg_tok *tok, const char *text, size_t n_bytes, unsigned flags,

@@ -6,8 +6,9 @@
  *
  * Every published pre-tokenizer is a regular expression, so we run them as such, by PCRE2 (compiled to machine code
  * where the system lets us), instead of translating each by hand. Two things are not left to PCRE2: \s is written out
- * as Unicode's White_Space (PCRE2 counts U+180E in), and work is bounded: it keeps its backtracking on the heap, and
- * a match gets a number of steps in proportion to the text, so a hostile pattern ends in an error, not in a hang. */
+ * as Unicode's White_Space (PCRE2 counts U+180E in; likewise \w, which has no marks there), and work is bounded: it
+ * keeps its backtracking on the heap, and a match gets a number of steps in proportion to the text, so a hostile
+ * pattern ends in an error, not in a hang. */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
@@ -17,6 +18,7 @@
 #include "tok/tok_int.h"
 
 #define SPACES "\\t-\\r \\x{85}\\x{A0}\\x{1680}\\x{2000}-\\x{200A}\\x{2028}\\x{2029}\\x{202F}\\x{205F}\\x{3000}"
+#define WORD "\\p{L}\\p{M}\\p{Nd}\\p{Pc}"
 #define PATTERN_LIMIT_BYTES ((size_t)64 << 10)
 
 struct teg_regex {
@@ -49,6 +51,9 @@ static enum teg_status translate(const char *pattern, size_t n_bytes, struct teg
         const char next = i + 1 < n_bytes ? pattern[i + 1] : '\0';
         if (c == '\\' && next == 's') {
             teg_buf_puts(out, in_class ? SPACES : "[" SPACES "]");
+            i++;
+        } else if (c == '\\' && next == 'w') {
+            teg_buf_puts(out, in_class ? WORD : "[" WORD "]");
             i++;
         } else if (c == '\\' && next == 'S' && !in_class) {
             teg_buf_puts(out, "[^" SPACES "]");
@@ -161,6 +166,7 @@ enum teg_status teg_pretok_add(struct teg_pretok *pretok, struct teg_arena *aren
     TRY(teg_regex_new(arena, pattern, n_bytes, literal, where, &step->regex, err));
     step->split = split;
     step->invert = invert;
+    step->letters = pretok->letters;
     pretok->n_steps++;
     return TEG_OK;
 }
@@ -376,11 +382,46 @@ static enum teg_status merge_words(struct teg_encoder *e, const char *text, size
     return teg_merge_word(e, text + start, n_bytes - start, err);
 }
 
+static void append_letter(struct teg_buf *out, uint32_t letter)
+{
+    char bytes[4];
+    teg_buf_append(out, bytes, teg_utf8_put(letter, bytes));
+}
+
+/* The remaining steps on a piece whose bytes are written as letters. */
+static enum teg_status run_on_letters(struct teg_encoder *e, uint32_t step, const char *text, size_t n_bytes,
+                                      struct teg_error *err)
+{
+    e->lettered.n_bytes = 0;
+    for (size_t i = 0; i < n_bytes; i++)
+        append_letter(&e->lettered, teg_byte_letter((uint8_t)text[i]));
+    if (e->lettered.failed)
+        return teg_base_fail_memory(err, "a piece of the text", n_bytes);
+    e->letters = true;
+    const enum teg_status status = run_steps(e, step, e->lettered.bytes, e->lettered.n_bytes, err);
+    e->letters = false;
+    return status;
+}
+
+static enum teg_status merge_letters(struct teg_encoder *e, const char *text, size_t n_bytes, struct teg_error *err)
+{
+    e->word.n_bytes = 0;
+    for (size_t i = 0, n; i < n_bytes; i += n) {
+        const int byte = teg_letter_byte(teg_char_at(text + i, &n));
+        teg_buf_append(&e->word, &(char){(char)byte}, 1);
+    }
+    if (e->word.failed)
+        return teg_base_fail_memory(err, "a word of the text", n_bytes);
+    return teg_merge_word(e, e->word.bytes, e->word.n_bytes, err);
+}
+
 static enum teg_status run_steps(struct teg_encoder *e, uint32_t step, const char *text, size_t n_bytes,
                                  struct teg_error *err)
 {
     if (step == e->tok->pretok.n_steps)
-        return merge_words(e, text, n_bytes, err);
+        return e->letters ? merge_letters(e, text, n_bytes, err) : merge_words(e, text, n_bytes, err);
+    if (e->tok->pretok.steps[step].letters && !e->letters)
+        return run_on_letters(e, step, text, n_bytes, err);
     struct splitter s = {.e = e, .text = text, .step = step};
     return run_split(&s, n_bytes, err);
 }
@@ -390,13 +431,8 @@ static void rewrite(const struct teg_pretok *pretok, struct teg_buf *out, const 
 {
     const char *const space = pretok->mark_spaces ? TEG_SPACE_MARK : " ";
     const size_t n_space = strlen(space);
-    if (prefix && pretok->prefix_if_missing) {
-        size_t n;
-        if (pretok->mark_spaces)
-            prefix = text[0] != ' ' && !(n_bytes >= n_space && memcmp(text, space, n_space) == 0);
-        else
-            prefix = !teg_char_is_space(teg_char_at(text, &n));
-    }
+    if (prefix && pretok->prefix_if_missing)
+        prefix = text[0] != ' ' && !(n_bytes >= n_space && memcmp(text, space, n_space) == 0);
     if (prefix)
         teg_buf_append(out, space, n_space);
     while (pretok->mark_spaces && n_bytes) {

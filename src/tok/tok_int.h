@@ -111,7 +111,8 @@ struct teg_regex;
 struct teg_pretok_step {
     struct teg_regex *regex;
     enum teg_split split;
-    bool invert; /* what the pattern does not match is the match */
+    bool invert;  /* what the pattern does not match is the match */
+    bool letters; /* this step and those after it see bytes as GPT-2's letters: a ByteLevel component came before */
 };
 
 enum teg_prefix { TEG_PREFIX_NEVER, TEG_PREFIX_FIRST, TEG_PREFIX_ALWAYS };
@@ -120,6 +121,7 @@ struct teg_pretok {
     enum teg_prefix prefix; /* a space put before a segment … */
     bool prefix_if_missing; /* … unless it starts with one already */
     bool mark_spaces;       /* ' ' becomes U+2581 */
+    bool letters;           /* the next step to be added gets that flag */
     uint32_t n_steps;
     struct teg_pretok_step steps[TEG_PRETOK_MAX_STEPS];
 };
@@ -201,15 +203,21 @@ struct teg_tok {
     struct teg_string chat_template;
 };
 
-/* Files: each fills an empty tok whose arena is initialised. `where` names the file in messages. */
+/* Files: each fills an empty tok whose arena is initialised. */
 enum teg_status teg_tok_from_gguf(struct teg_tok *tok, const struct teg_source *source, struct teg_error *err);
+/* config_path (tokenizer_config.json) and template_path (chat_template.jinja) may be NULL. */
 enum teg_status teg_tok_from_hf(struct teg_tok *tok, const char *json_path, const char *config_path,
                                 const char *template_path, struct teg_error *err);
-/* The same from memory; config may be NULL. */
-enum teg_status teg_tok_from_json(struct teg_tok *tok, const char *json, size_t n_bytes, const char *config,
-                                  size_t n_config_bytes, const char *where, struct teg_error *err);
-enum teg_status teg_hf_normalizer(struct teg_tok *tok, const void *json, const char *where, struct teg_error *err);
-enum teg_status teg_hf_pretokenizer(struct teg_tok *tok, const void *json, const char *where, struct teg_error *err);
+/* The same from memory; config may be empty. `path` is for messages. */
+enum teg_status teg_tok_from_json(struct teg_tok *tok, struct teg_span json, struct teg_span config, const char *path,
+                                  struct teg_error *err);
+
+/* tokenizer.json's "normalizer" and "pre_tokenizer" (hf_steps.c); NULL and null are none. */
+struct json_t;
+enum teg_status teg_hf_normalizer(struct teg_tok *tok, const struct json_t *json, const char *path,
+                                  struct teg_error *err);
+enum teg_status teg_hf_pretokenizer(struct teg_tok *tok, const struct json_t *json, const char *path,
+                                    struct teg_error *err);
 
 /* What both do last: index, byte ids, joins_mark, ends by text. The vocabulary's texts and types are set. */
 enum teg_status teg_tok_index(struct teg_tok *tok, struct teg_error *err);
@@ -230,7 +238,8 @@ struct teg_encoder {
     uint64_t *heap;
     size_t symbols_capacity;
     void *match_data; /* scratch of pretok.c */
-    struct teg_buf clean, normal, other, marked;
+    bool letters;     /* words come as GPT-2's letters */
+    struct teg_buf clean, normal, other, marked, lettered, word;
 };
 
 static inline void teg_encoder_emit(struct teg_encoder *e, int32_t id)
@@ -256,7 +265,7 @@ void teg_merge_scratch_free(struct teg_encoder *e);
 /* ---- characters (chars.c) ---- */
 
 bool teg_char_is_space(uint32_t c); /* Unicode White_Space */
-bool teg_char_is_word(uint32_t c);  /* letters, marks, digits, connectors: \w */
+bool teg_char_is_word(uint32_t c);  /* \w of UTS 18: alphabetic, marks, digits, connectors, joiners */
 /* The code point that starts at, or ends right before, p; the text is valid UTF-8. *n_bytes is its length. */
 uint32_t teg_char_at(const char *p, size_t *n_bytes);
 uint32_t teg_char_before(const char *p, size_t *n_bytes);
