@@ -99,6 +99,10 @@ enum teg_status teg_graph_state(struct teg_graph *g, const char *name, uint32_t 
 {
     const struct teg_value v = {
         .kind = TEG_VALUE_STATE, .dtype = TEG_DTYPE_F32, .shape = {2, {n_kv_heads, head_width}}, .name = name};
+    if (n_kv_heads < 1 || head_width < 1)
+        FAIL(err, TEG_ERR_ARGUMENT,
+             "bad graph: %s: expected a state of at least one head and column, found none; report this as a fault",
+             name);
     return add_value(g, &v, value, err);
 }
 
@@ -238,29 +242,51 @@ enum teg_status teg_graph_op(struct teg_graph *g, const struct teg_op *op, teg_v
     return TEG_OK;
 }
 
+/* Operands come from earlier ops, and a state that is read was appended to. */
+static enum teg_status verify_operands(const struct teg_graph *g, uint32_t i, struct teg_error *err)
+{
+    const struct teg_op *const op = &g->ops[i];
+    const char *const name = op_table[op->kind].name;
+    for (uint32_t k = 0; k < op->n_inputs; k++) {
+        const struct teg_value *const in = &g->values[op->inputs[k]];
+        if (in->kind == TEG_VALUE_RESULT && in->op >= i)
+            FAIL(err, TEG_ERR_ARGUMENT,
+                 "bad graph: %s: expected operand %u to be defined before, found %%%u; report this as a fault", name, k,
+                 op->inputs[k]);
+    }
+    if (op->kind != TEG_OP_ATTENTION)
+        return TEG_OK;
+    for (uint32_t j = i; j-- > 0;) /* a builder appends just before, so this search is short */
+        if (g->ops[j].kind == TEG_OP_KV_APPEND && g->ops[j].inputs[2] == op->inputs[1])
+            return TEG_OK;
+    FAIL(err, TEG_ERR_ARGUMENT,
+         "bad graph: %s: expected %s to be appended to before it is read, found no such op; report this as a fault",
+         name, g->values[op->inputs[1]].name);
+}
+
+static enum teg_status verify_result(const struct teg_graph *g, uint32_t i, size_t width, struct teg_error *err)
+{
+    const struct teg_op *const op = &g->ops[i];
+    const char *const name = op_table[op->kind].name;
+    if (op->result != TEG_NO_VALUE && (width == 0 || op->result >= g->n_values || g->values[op->result].op != i ||
+                                       g->values[op->result].kind != TEG_VALUE_RESULT))
+        FAIL(err, TEG_ERR_ARGUMENT, "bad graph: %s: expected a result of its own, found %%%u; report this as a fault",
+             name, op->result);
+    if (width && (op->result == TEG_NO_VALUE || teg_value_width(&g->values[op->result]) != width))
+        FAIL(err, TEG_ERR_ARGUMENT,
+             "bad graph: %s: expected a result of width %zu, found another; report this as a fault", name, width);
+    return TEG_OK;
+}
+
 enum teg_status teg_graph_verify(const struct teg_graph *g, struct teg_error *err)
 {
     for (uint32_t i = 0; i < g->n_ops; i++) {
-        const struct teg_op *const op = &g->ops[i];
         size_t width;
-        /* Results are numbered in op order, so "defined" is everything before this op's own result, and for an op
-         * without one everything that is not a later op's. */
-        TRY(check_op(g, op, op->result == TEG_NO_VALUE ? g->n_values : op->result, &width, err));
-        for (uint32_t k = 0; k < op->n_inputs; k++) {
-            const struct teg_value *const in = &g->values[op->inputs[k]];
-            if (in->kind == TEG_VALUE_RESULT && in->op >= i)
-                FAIL(err, TEG_ERR_ARGUMENT,
-                     "bad graph: %s: expected operand %u to be defined before, found %%%u; "
-                     "report this as a fault",
-                     op_table[op->kind].name, k, op->inputs[k]);
-        }
-        if (width && (op->result == TEG_NO_VALUE || teg_value_width(&g->values[op->result]) != width))
-            FAIL(err, TEG_ERR_ARGUMENT,
-                 "bad graph: %s: expected a result of width %zu, found another; report this as "
-                 "a fault",
-                 op_table[op->kind].name, width);
+        TRY(check_op(g, &g->ops[i], g->n_values, &width, err));
+        TRY(verify_operands(g, i, err));
+        TRY(verify_result(g, i, width, err));
     }
-    if (g->logits == TEG_NO_VALUE || g->values[g->logits].kind != TEG_VALUE_RESULT)
+    if (g->logits >= g->n_values || g->values[g->logits].kind != TEG_VALUE_RESULT)
         FAIL(err, TEG_ERR_ARGUMENT, "bad graph: output: expected logits, found none; report this as a fault");
     return TEG_OK;
 }
