@@ -143,7 +143,7 @@ static int add_group(struct bench *bench, const struct bench_row *base, bool wit
 static int build_table(struct bench *bench)
 {
     const struct bench_args *a = bench->args;
-    const int64_t all_cpus = (int64_t)bench_cpus();
+    const int64_t all_cpus = (int64_t)cli_cpus();
     const struct cli_integers threads =
         a->threads.n > 0 ? a->threads : (struct cli_integers){.data = &(int64_t){all_cpus}, .n = 1};
     bench->n_groups = threads.n * a->kv.n * a->chunk.n;

@@ -27,7 +27,5 @@ struct bench_table {
 enum bench_format { BENCH_MD, BENCH_CSV, BENCH_JSON };
 
 int bench_print(struct cli_output *output, struct bench_table *table, enum bench_format format);
-/* The CPUs that this process may use. */
-size_t bench_cpus(void);
 
 #endif

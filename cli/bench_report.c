@@ -2,9 +2,6 @@
  *
  * Invariant: the three formats show the same figures of the same rows; each row says how many tokens at what depth.
  * The median is over repetitions; of an even number of them the mean of the middle two. */
-#ifdef __linux__
-#include <sched.h>
-#endif
 #include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
@@ -41,17 +38,6 @@ static struct figures summarize(struct bench_row *row)
     };
 }
 
-size_t bench_cpus(void)
-{
-#ifdef __linux__
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof(set), &set) == 0 && CPU_COUNT(&set) > 0)
-        return CPU_COUNT(&set) < 256 ? (size_t)CPU_COUNT(&set) : 256;
-#endif
-    const long n = sysconf(_SC_NPROCESSORS_ONLN);
-    return n < 1 ? 1 : n > 256 ? 256 : (size_t)n;
-}
-
 /* "model name" of /proc/cpuinfo, or the machine type. */
 static void cpu_name(char *name, size_t capacity, const struct utsname *system)
 {
@@ -79,7 +65,7 @@ static json_t *machine_json(void)
     cpu_name(name, sizeof(name), &system);
     const long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
     return json_pack("{s:o, s:I, s:o, s:s, s:s, s:s}", "cpu", cli_json_text(name, strlen(name)),           //
-                     "cpus", (json_int_t)bench_cpus(),                                                     //
+                     "cpus", (json_int_t)cli_cpus(),                                                       //
                      "memory_bytes", cli_json_u64(pages > 0 ? (uint64_t)pages * (uint64_t)page_bytes : 0), //
                      "os", system.sysname, "arch", system.machine, "tegula", teg_version());
 }
@@ -99,7 +85,7 @@ static int print_md(struct cli_output *output, struct bench_table *table)
     cpu_name(cpu, sizeof(cpu), &system);
     (void)cli_output_printf(output, "%s (%s, %s, weights %s, %s mode) on %s, %zu CPUs, tegula %s, %zu repetitions\n\n",
                             table->model_path, info->architecture, info->format,
-                            cli_bytes_text(info->weights_bytes, weights), info->mode, cpu, bench_cpus(), teg_version(),
+                            cli_bytes_text(info->weights_bytes, weights), info->mode, cpu, cli_cpus(), teg_version(),
                             table->reps);
     (void)cli_output_printf(output, "| test | tokens | depth | chunk | threads | kv | tokens/s median | min | max | "
                                     "ms/chunk | KV MB | scratch MB |\n"

@@ -42,6 +42,8 @@ bool cli_is_terminal(const FILE *stream);
 /* Seconds on a clock that never jumps. */
 double cli_now(void);
 uint64_t cli_peak_rss_bytes(void);
+/* The CPUs that this process may use, 1 to 256: the library's default number of threads. */
+size_t cli_cpus(void);
 /* "98.4 MB" into text. */
 const char *cli_bytes_text(uint64_t n_bytes, char text[32]);
 

@@ -72,9 +72,11 @@ static void print_facts(struct cli_output *output, const struct teg_model *model
     struct fact facts[n_facts_max];
     const size_t n = collect_facts(teg_model_info(model), facts);
     for (size_t i = 0; i < n; i++) {
-        if (facts[i].text)
-            (void)cli_output_printf(output, "%-20s%s\n", facts[i].label, facts[i].text);
-        else if (facts[i].number > 0) /* 0: unknown, the model was not built */
+        if (facts[i].text) {
+            (void)cli_output_name(output, facts[i].label, 20);
+            (void)cli_output_name(output, facts[i].text, 0);
+            (void)cli_output_write(output, "\n", 1);
+        } else if (facts[i].number > 0) /* 0: unknown, the model was not built */
             (void)cli_output_printf(output, "%-20s%llu\n", facts[i].label, (unsigned long long)facts[i].number);
     }
     (void)cli_output_printf(output, "%-20s%zu\n", "metadata entries", teg_model_metadata_count(model));
@@ -114,7 +116,9 @@ static int print_metadata(struct cli_output *output, const struct teg_model *mod
         struct teg_text value = {0};
         code = get_metadata(model, i, &item, &value);
         if (code == CLI_DONE)
-            code = cli_output_printf(output, "%s (%s) = %s\n", item.key, item.type, value.bytes);
+            code = cli_output_name(output, item.key, 0);
+        if (code == CLI_DONE)
+            code = cli_output_printf(output, " (%s) = %s\n", item.type, value.bytes);
         teg_text_free(&value);
     }
     return code;
@@ -133,7 +137,10 @@ static int json_metadata(json_t *document, const struct teg_model *model)
             /* An infinite number, say, is no JSON; then the text stands for itself. */
             if (!value)
                 value = cli_json_text(text.bytes, text.n_bytes);
-            json_object_set_new(all, item.key, json_pack("{s:s, s:o}", "type", item.type, "value", value));
+            json_t *key = cli_json_text(item.key, strlen(item.key)); /* valid UTF-8, whatever the file says */
+            json_object_set_new(all, json_string_value(key),
+                                json_pack("{s:s, s:o}", "type", item.type, "value", value));
+            json_decref(key);
         }
         teg_text_free(&text);
     }
@@ -161,7 +168,8 @@ static int print_weights(struct cli_output *output, const struct teg_model *mode
         if (teg_model_weight(model, i, &weight) != TEG_OK)
             return cli_fail("cannot list weights: entry %zu: expected it to be there, found none; report this", i);
         shape_text(&weight, shape);
-        (void)cli_output_printf(output, "%-40s %-6s [%s] %llu bytes at %llu\n", weight.name, weight.dtype, shape,
+        (void)cli_output_name(output, weight.name, 40);
+        (void)cli_output_printf(output, " %-6s [%s] %llu bytes at %llu\n", weight.dtype, shape,
                                 (unsigned long long)weight.n_bytes, (unsigned long long)weight.file_offset);
         total += weight.n_bytes;
     }

@@ -39,6 +39,9 @@ int cli_output_open(struct cli_output *output, const char *path);
 /* Failures are sticky, reported once and returned by every later call: check where convenient. */
 int cli_output_write(struct cli_output *output, const void *data, size_t n_bytes);
 int cli_output_printf(struct cli_output *output, const char *format, ...) CLI_PRINTF(2, 3);
+/* A name that comes from a model file: control characters become '?', so that it cannot steer a terminal. Padded
+ * with spaces to n_columns. */
+int cli_output_name(struct cli_output *output, const char *name, int n_columns);
 int cli_output_flush(struct cli_output *output);
 /* `keep` false, or an earlier failure: a file is removed instead of renamed. */
 int cli_output_close(struct cli_output *output, bool keep);

@@ -139,6 +139,18 @@ int cli_output_printf(struct cli_output *output, const char *format, ...)
     return code;
 }
 
+int cli_output_name(struct cli_output *output, const char *name, int n_columns)
+{
+    int n = 0;
+    for (; *name; name++, n++) {
+        const bool control = (unsigned char)*name < 0x20 || *name == 0x7f;
+        (void)cli_output_write(output, control ? "?" : name, 1);
+    }
+    for (; n < n_columns; n++)
+        (void)cli_output_write(output, " ", 1);
+    return output->failure;
+}
+
 int cli_output_close(struct cli_output *output, bool keep)
 {
     if (keep)

@@ -4,6 +4,9 @@
  * come from outside, so control characters in them are replaced: a hostile file name can neither add a line nor
  * send an escape sequence to the terminal. Colours are chosen per stream at the moment of printing; the alternative,
  * deciding once at start, needs global state and is wrong when only one of the two streams is a terminal. */
+#ifdef __linux__
+#include <sched.h>
+#endif
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -108,6 +111,17 @@ const char *cli_bytes_text(uint64_t n_bytes, char text[32])
     }
     snprintf(text, 32, "%.1f %s", value, units[unit]);
     return text;
+}
+
+size_t cli_cpus(void)
+{
+#ifdef __linux__
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof(set), &set) == 0 && CPU_COUNT(&set) > 0)
+        return CPU_COUNT(&set) < 256 ? (size_t)CPU_COUNT(&set) : 256;
+#endif
+    const long n = sysconf(_SC_NPROCESSORS_ONLN);
+    return n < 1 ? 1 : n > 256 ? 256 : (size_t)n;
 }
 
 /* Room for n more items of item_bytes each, doubling so that appending is linear. */
