@@ -43,19 +43,23 @@ static void rope_half_f32(float *x, size_t stride, const float *cos, const float
     }
 }
 
+/* Left to the compiler's vectoriser, which knows the best way to part even from odd lanes; an element's place in its
+ * head never changes, so neither does its arithmetic. */
+static void rope_pairs(float *restrict row, const float *restrict cos, const float *restrict sin, size_t n_pairs)
+{
+    for (size_t i = 0; i < n_pairs; i++) {
+        const float a = row[2 * i], b = row[2 * i + 1];
+        row[2 * i] = a * cos[i] - b * sin[i];
+        row[2 * i + 1] = b * cos[i] + a * sin[i];
+    }
+}
+
 static void rope_interleaved_f32(float *x, size_t stride, const float *cos, const float *sin, size_t n_tokens,
                                  size_t n_heads, size_t head_width, size_t n_pairs)
 {
-    for (size_t t = 0; t < n_tokens; t++, x += stride, cos += n_pairs, sin += n_pairs) {
-        for (size_t h = 0; h < n_heads; h++) {
-            float *const row = x + h * head_width;
-            for (size_t i = 0; i < n_pairs; i++) {
-                const float a = row[2 * i], b = row[2 * i + 1];
-                row[2 * i] = a * cos[i] - b * sin[i];
-                row[2 * i + 1] = b * cos[i] + a * sin[i];
-            }
-        }
-    }
+    for (size_t t = 0; t < n_tokens; t++, x += stride, cos += n_pairs, sin += n_pairs)
+        for (size_t h = 0; h < n_heads; h++)
+            rope_pairs(x + h * head_width, cos, sin, n_pairs);
 }
 
 /* e = e^-|x| never overflows: sigmoid(x) = 1 / (1 + e) for x >= 0 and e / (1 + e) below. */

@@ -121,10 +121,13 @@ static inline void v_store_f16(void *p, vf v)
 
 static inline vb v_lut16(vb table, vb index)
 {
-    vb r = {0};
+    uint8_t values[16], codes[16];
+    memcpy(values, &table, sizeof values);
+    memcpy(codes, &index, sizeof codes);
     for (int i = 0; i < 16; i++)
-        r[i] = table[index[i] & 15];
-    return r;
+        codes[i] = values[codes[i] & 15];
+    memcpy(&index, codes, sizeof index);
+    return index;
 }
 
 #endif
