@@ -369,21 +369,66 @@ static void test_split_faults(void **state)
     temp_dir_remove(&d);
 }
 
+/* The given part has a string key that fills the arena's first block, so that what follows needs a second one. */
+static void write_filled_part(const struct temp_dir *d, size_t n_filler)
+{
+    struct bytes b = {0};
+    build_part(&b, 1, 3, 3);
+    struct bytes filled = {0};
+    put_header(&filled, 3, 1, 8);
+    for (size_t i = 0; i < 4; i++) {
+        put_uint(&filled, n_filler / 4, 8);
+        for (size_t k = 0; k < n_filler / 4; k++)
+            put_uint(&filled, 'a' + i, 1);
+        put_uint(&filled, U8, 4);
+        put_uint(&filled, 0, 1);
+    }
+    const size_t n_infos = b.n - 4; /* data is four bytes */
+    size_t n_used = n_infos;
+    while (b.at[n_used - 1] == 0)
+        n_used--;
+    put(&filled, b.at + 24, n_used - 24); /* ends with the dimension's 1 … */
+    put_zeros(&filled, 7 + 4 + 8);        /* … its other bytes, type F32, offset 0 */
+    put_padding(&filled, 32);
+    put(&filled, b.at + n_infos, 4);
+    temp_write(d, part_names[1], filled.at, filled.n);
+    bytes_free(&filled);
+    bytes_free(&b);
+}
+
 static void test_split_allocations(void **state)
 {
     (void)state;
     const struct temp_dir d = write_set();
     char path[128];
     temp_path(&d, part_names[1], path);
-    enum teg_status status = TEG_ERR_MEMORY;
-    for (size_t fail_at = 1; status != TEG_OK; fail_at++) {
-        struct counting c;
-        struct teg_source *s = NULL;
-        status = teg_source_open(path, true, counting_init(&c, fail_at), &s, NULL);
-        assert_true(status == TEG_OK || status == TEG_ERR_MEMORY);
-        teg_source_free(s);
-        assert_int_equal(c.n_live, 0);
+    for (size_t n_filler = 12000; n_filler < 16000; n_filler += 40) {
+        write_filled_part(&d, n_filler);
+        enum teg_status status = TEG_ERR_MEMORY;
+        for (size_t fail_at = 1; status != TEG_OK; fail_at++) {
+            struct counting c;
+            struct teg_source *s = NULL;
+            status = teg_source_open(path, true, counting_init(&c, fail_at), &s, NULL);
+            assert_true(status == TEG_OK || status == TEG_ERR_MEMORY);
+            teg_source_free(s);
+            assert_int_equal(c.n_live, 0);
+        }
     }
+    temp_dir_remove(&d);
+}
+
+/* A "set" of one is a file like any other. */
+static void test_split_of_one(void **state)
+{
+    (void)state;
+    const struct temp_dir d = temp_dir_make();
+    write_part(&d, "any name", 0, 1, 1);
+    char path[128];
+    temp_path(&d, "any name", path);
+    struct teg_source *s = NULL;
+    assert_int_equal(teg_source_open(path, true, NULL, &s, NULL), TEG_OK);
+    assert_int_equal(s->n_tensors, 1);
+    teg_source_free(s);
     temp_dir_remove(&d);
 }
 
@@ -497,8 +542,8 @@ int main(void)
         cmocka_unit_test(test_every_prefix),      cmocka_unit_test(test_every_allocation),
         cmocka_unit_test(test_memory_is_bounded), cmocka_unit_test(test_split_opens_by_any_part),
         cmocka_unit_test(test_split_faults),      cmocka_unit_test(test_split_allocations),
-        cmocka_unit_test(test_split_duplicate),   cmocka_unit_test(test_strangers),
-        cmocka_unit_test(test_tiny_models),
+        cmocka_unit_test(test_split_of_one),      cmocka_unit_test(test_split_duplicate),
+        cmocka_unit_test(test_strangers),         cmocka_unit_test(test_tiny_models),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -99,6 +99,24 @@ static void build_bool_array(struct bytes *b)
     put_uint(b, 0xFF0001, 3);
 }
 
+static void build_cut_bool(struct bytes *b)
+{
+    put_header(b, 3, 0, 1);
+    put_key(b, "k", BOOL);
+}
+
+static void build_cut_float(struct bytes *b)
+{
+    put_header(b, 3, 0, 1);
+    put_pair(b, "k", F64, 0, 7);
+}
+
+static void build_cut_int(struct bytes *b)
+{
+    put_header(b, 3, 0, 1);
+    put_pair(b, "k", I16, 0, 1);
+}
+
 static void build_large_u64(struct bytes *b)
 {
     put_header(b, 3, 0, 1);
@@ -323,6 +341,12 @@ static const struct {
         "download the file again"},
     {build_bool_2, TEG_ERR_FORMAT, 37, AT "37: expected a bool of 0 or 1, found 2; convert the model again"},
     {build_bool_array, TEG_ERR_FORMAT, 51, AT "51: expected a bool of 0 or 1, found 255; convert the model again"},
+    {build_cut_bool, TEG_ERR_FORMAT, 37,
+     AT "37: expected 1 bytes of bool, found 0 before the end of the file; download the file again"},
+    {build_cut_float, TEG_ERR_FORMAT, 37,
+     AT "37: expected 8 bytes of f64, found 7 before the end of the file; download the file again"},
+    {build_cut_int, TEG_ERR_FORMAT, 37,
+     AT "37: expected 2 bytes of i16, found 1 before the end of the file; download the file again"},
     {build_large_u64, TEG_ERR_FORMAT, 37,
      AT "37: expected an integer below 2^63, found 9223372036854775808; convert the model again"},
     {build_duplicate_key, TEG_ERR_FORMAT, 0,

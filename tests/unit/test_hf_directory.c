@@ -303,33 +303,44 @@ static void test_many_shards(void **state)
     }
 }
 
-/* A key of growing length moves every later allocation past the end of the arena's first block. */
+static void open_at_every_failure(const struct temp_dir *d)
+{
+    enum teg_status status = TEG_ERR_MEMORY;
+    for (size_t fail_at = 1; status != TEG_OK; fail_at++) {
+        struct counting c;
+        struct teg_error err = {0};
+        struct teg_source *s = NULL;
+        status = teg_source_open(d->path, true, counting_init(&c, fail_at), &s, &err);
+        if (status == TEG_OK)
+            assert_int_equal(s->n_tensors, 2);
+        else
+            assert_int_equal(status, TEG_ERR_MEMORY);
+        teg_source_free(s);
+        assert_int_equal(c.n_live, 0);
+    }
+}
+
+/* Keys of growing length move every later allocation past the end of the arena's first block; very many keys give the
+ * table of metadata a block of its own. */
 static void test_every_allocation(void **state)
 {
     (void)state;
     const struct temp_dir d =
         make_sharded("{\"weight_map\":{\"b\":\"model-2.safetensors\",\"a\":\"model-1.safetensors\"}}");
+    static char text[20000];
     for (size_t shift = 11000; shift < 16200; shift += 24) {
-        char *const text = malloc(20000);
-        assert_non_null(text);
-        snprintf(text, 20000, "{\"%0*d\":1,\"%0*d\":1,\"%0*d\":1,\"%0*d\":1,%s", (int)shift / 4, 1, (int)shift / 4, 2,
-                 (int)shift / 4, 3, (int)shift / 4, 4, config + 1);
+        const int n = (int)shift / 4;
+        snprintf(text, sizeof text, "{\"%0*d\":1,\"%0*d\":1,\"%0*d\":1,\"%0*d\":1,%s", n, 1, n, 2, n, 3, n, 4,
+                 config + 1);
         temp_write_text(&d, "config.json", text);
-        free(text);
-        enum teg_status status = TEG_ERR_MEMORY;
-        for (size_t fail_at = 1; status != TEG_OK; fail_at++) {
-            struct counting c;
-            struct teg_error err = {0};
-            struct teg_source *s = NULL;
-            status = teg_source_open(d.path, true, counting_init(&c, fail_at), &s, &err);
-            if (status == TEG_OK)
-                assert_int_equal(s->n_tensors, 2);
-            else
-                assert_int_equal(status, TEG_ERR_MEMORY);
-            teg_source_free(s);
-            assert_int_equal(c.n_live, 0);
-        }
+        open_at_every_failure(&d);
     }
+    size_t n = 0;
+    for (size_t i = 0; i < 400; i++)
+        n += (size_t)snprintf(text + n, sizeof text - n, "%s\"%zu\":1", i ? "," : "{", i);
+    snprintf(text + n, sizeof text - n, "}");
+    temp_write_text(&d, "config.json", text);
+    open_at_every_failure(&d);
     temp_dir_remove(&d);
 }
 
