@@ -1,8 +1,8 @@
 /* template.c: `tegula template`: a conversation rendered by the model's chat template.
  *
  * Invariant: standard output holds exactly the rendered text, no newline added, so that `tegula template … | tegula
- * run --special` sees what --chat would. The messages go to the library as they are: it checks them and names what is
- * wrong. */
+ * run --special` sees what --chat would. Messages and tools are checked here, where the file and the byte are known,
+ * and then go to the library as they are: printing them again could change numbers and the order of keys. */
 #include <string.h>
 
 #include "io.h"
@@ -55,6 +55,29 @@ static int read_text_file(const char *path, const char *what, struct cli_bytes *
     return code;
 }
 
+/* JSON text that must be an array of objects; `key`, where not NULL, is a string that each must have. */
+static int check_array(const struct cli_bytes *bytes, const char *what, const char *key)
+{
+    json_error_t problem;
+    json_t *array = json_loadb(bytes->data ? bytes->data : "", bytes->n, 0, &problem);
+    if (!array)
+        return cli_fail("cannot read %s: byte %d: expected JSON, found '%s'; correct the text", what, problem.position,
+                        problem.text);
+    int code = CLI_DONE;
+    if (!json_is_array(array))
+        code =
+            cli_fail("cannot read %s: the JSON text: expected an array, found something else; give [{...}, ...]", what);
+    for (size_t i = 0; code == CLI_DONE && i < json_array_size(array); i++) {
+        const json_t *item = json_array_get(array, i);
+        if (!json_is_object(item) || (key && !json_is_string(json_object_get(item, key))))
+            code =
+                cli_fail("cannot read %s: item %zu: expected an object%s%s%s, found something else; correct the text",
+                         what, i, key ? " with the string \"" : "", key ? key : "", key ? "\"" : "");
+    }
+    json_decref(array);
+    return code;
+}
+
 static int render(const struct template_args *args, const struct teg_model *model, const struct cli_bytes *messages,
                   const struct teg_chat_options *chat)
 {
@@ -85,10 +108,14 @@ static int template(const struct cli_line *line, const void *ptr)
     chat.add_generation_prompt = args->add_generation_prompt;
     chat.now_unix = args->now;
     int code = cli_prompt_read(line, &args->messages, "messages", &messages);
+    if (code == CLI_DONE)
+        code = check_array(&messages, "messages", "role");
     if (code == CLI_DONE && args->template_path)
         code = read_text_file(args->template_path, "template", &template_text);
     if (code == CLI_DONE && args->tools_path)
         code = read_text_file(args->tools_path, "tools", &tools);
+    if (code == CLI_DONE && args->tools_path)
+        code = check_array(&tools, "tools", NULL);
     chat.template_text = template_text.data;
     chat.tools_json = tools.data;
     if (code == CLI_DONE)

@@ -379,8 +379,8 @@ def _():
         expect_error(run("run", "m", "-f", folder + "/none"), 1, folder + "/none", "prompt")
         expect_error(run("run", "m", "-f", folder), 1, "directory")
         expect_error(run("logits", "m", "--json", "--ids", folder + "/none"), 1, folder + "/none")
-        expect_error(run("template", "m", "--template", folder + "/none"), 1, folder + "/none")
-        expect_error(run("template", "m", "--tools", folder), 1, "directory")
+        expect_error(run("template", "m", "-p", "[]", "--template", folder + "/none"), 1, folder + "/none")
+        expect_error(run("template", "m", "-p", "[]", "--tools", folder), 1, "directory")
         if os.geteuid() != 0:
             path = pathlib.Path(folder) / "secret"
             path.write_text("x")
@@ -588,8 +588,27 @@ def _():
         expect_equal(plain.out, b"<user>Hi", "text")
         prompt = run("template", MODEL, "--template", path, "--add-generation-prompt", "--json", stdin=messages)
         expect_equal(json.loads(prompt.out), {"text": "<user>Hi<assistant>"}, "--json")
-        for bad in (b"", b"{", b"[1]", b'{"role":"user"}'):
-            expect_error(run("template", MODEL, "--template", path, stdin=bad), 1)
+        tools = pathlib.Path(folder) / "tools.json"
+        tools.write_text('[{"name": "roof"}]')
+        path.write_text("{{ tools[0].name }}|{{ strftime_now('%Y') }}")
+        expect_equal(run("template", MODEL, "--template", path, "--tools", tools, "--now", "86400", stdin=messages).out,
+                     b"roof|1970", "tools and time")
+
+
+@test()
+def _():
+    """messages and tools that are no JSON arrays of objects"""
+    for bad, part in ((b"", "byte 0"), (b"{", "messages"), (b"[1]", "item 0"), (b'{"role":"user"}', "array"),
+                      (b'[{"role":"user"},{"content":"x"}]', "item 1"), (b'[{"role":1}]', '"role"'),
+                      (b'[], "tools": []', "messages")):
+        expect_error(run("template", "m", stdin=bad), 1, part)
+    with tempfile.TemporaryDirectory() as folder:
+        tools = pathlib.Path(folder) / "tools.json"
+        for bad in ("{}", "[1]", "[", ""):
+            tools.write_text(bad)
+            expect_error(run("template", "m", "--tools", tools, stdin=b"[]"), 1, "tools")
+        tools.write_bytes(b"[\0]")
+        expect_error(run("template", "m", "--tools", tools, stdin=b"[]"), 1, "NUL")
 
 
 def has_template():
