@@ -44,8 +44,8 @@ TEST(test_iterable, teg_jv_iterable(self) || self->kind == J_LOOP)
 TEST(test_escaped, self->kind == J_STR && self->aux)
 TEST(test_callable, self->kind == J_MACRO || self->kind == J_FUNCTION || self->kind == J_METHOD ||
                         self->kind == J_JOINER || self->kind == J_UNDEFINED)
-TEST(test_sequence, self->kind == J_STR || self->kind == J_LIST || self->kind == J_TUPLE || self->kind == J_DICT ||
-                        self->kind == J_RANGE)
+TEST(test_sequence, self->kind == J_UNDEFINED || self->kind == J_STR || self->kind == J_LIST || self->kind == J_TUPLE ||
+                        self->kind == J_DICT || self->kind == J_RANGE)
 TEST(test_filter, self->kind == J_STR && teg_j_filter(teg_jv_text(self)) != NULL)
 TEST(test_test, self->kind == J_STR && teg_j_builtin(teg_j_tests, teg_jv_text(self)) != NULL)
 
@@ -344,6 +344,7 @@ const struct jbuiltin teg_j_globals[] = {
     {"cycler", global_cycler, NULL, 0},
     {"joiner", global_joiner, "sep", 0},
     {"lipsum", NULL, NULL, 0},
+    {"self", NULL, NULL, 0},
     {NULL, NULL, NULL, 0},
 };
 

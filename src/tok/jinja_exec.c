@@ -218,6 +218,7 @@ static enum teg_status exec_for(struct jctx *c, struct jscope *scope, const stru
     TRY(teg_j_eval(c, scope, node->b, &iterable));
     TRY(teg_jv_iterate(c, &iterable, &loop->items, &loop->n));
     const struct jv self = {.kind = J_LOOP, .u.loop = loop};
+    bool completed = false; /* one round to its end; else what `else` waits for has not happened */
     for (enum jflow inner = J_FLOW_ON; inner != J_FLOW_BREAK;) {
         struct jscope *round;
         TRY(teg_j_loop_peek(c, loop));
@@ -232,8 +233,9 @@ static enum teg_status exec_for(struct jctx *c, struct jscope *scope, const stru
         TRY(teg_j_assign(c, round, node->a, &loop->current));
         inner = J_FLOW_ON;
         TRY(teg_j_exec_body(c, round, &node->list, out, &inner));
+        completed |= inner == J_FLOW_ON;
     }
-    if (loop->index0 >= 0 || !node->list2.n)
+    if (completed || !node->list2.n)
         return TEG_OK;
     TRY(scope_new(c, scope, &scope));
     return teg_j_exec_body(c, scope, &node->list2, out, flow);

@@ -329,6 +329,18 @@ static enum teg_status int_of_float(struct jctx *c, double f, const struct jv *f
     return TEG_OK;
 }
 
+/* Python reads digits of every script; here they are refused, never misread. */
+static enum teg_status ascii_digits(struct jctx *c, const struct jv *v)
+{
+    TRY(teg_j_step(c, v->n));
+    for (size_t at = 0, n; at < v->n; at += n) {
+        const uint32_t code = teg_j_next(teg_jv_text(v), at, &n);
+        if (code >= 0x80 && utf8proc_category((utf8proc_int32_t)code) == UTF8PROC_CATEGORY_ND)
+            JUNSUPPORTED(c, "expected ASCII digits in a number, found U+%04X", (unsigned)code);
+    }
+    return TEG_OK;
+}
+
 /* int(value, default=0, base=10) */
 FILTER(filter_int)
 {
@@ -353,6 +365,7 @@ FILTER(filter_int)
     *out = fallback;
     if (self->kind != J_STR)
         return TEG_OK;
+    TRY(ascii_digits(c, self));
     const int parsed = parse_int(teg_jv_text(self), base, &i);
     if (parsed < 0)
         JUNSUPPORTED(c, "expected an integer of 64 bits, found a larger one");
@@ -369,6 +382,8 @@ FILTER(filter_float)
     (void)call;
     TRY(teg_jv_defined(c, self));
     *out = given(&a[0]) ? a[0] : teg_jv_float(0);
+    if (self->kind == J_STR)
+        TRY(ascii_digits(c, self));
     if (teg_jv_is_number(self))
         *out = teg_jv_float(teg_jv_as_float(self));
     else if (self->kind == J_STR && parse_float(teg_jv_text(self), &f))

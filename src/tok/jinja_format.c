@@ -253,8 +253,6 @@ enum teg_status teg_j_percent(struct jctx *c, const struct jv *format, const str
     const struct jstr s = teg_jv_text(format);
     if (format->aux)
         JUNSUPPORTED(c, "formatting a safe string with %% is not supported");
-    /* str has no % for Undefined on its right unless it has no fields; jinja2's Undefined raises first */
-    TRY(teg_jv_defined(c, args));
     for (size_t at = 0; at < s.n;) {
         const char *const sign = memchr(s.p + at, '%', s.n - at);
         const size_t to = sign ? (size_t)(sign - s.p) : s.n;
@@ -263,7 +261,8 @@ enum teg_status teg_j_percent(struct jctx *c, const struct jv *format, const str
         if (sign)
             TRY(percent_field(&p, &b, s, &at));
     }
-    if (!p.used_names && args->kind != J_DICT && args->kind != J_LIST && p.at < (args->kind == J_TUPLE ? args->n : 1))
+    if (!p.used_names && args->kind != J_DICT && args->kind != J_LIST && args->kind != J_UNDEFINED &&
+        p.at < (args->kind == J_TUPLE ? args->n : 1))
         JFAIL(c, "not all arguments converted during string formatting");
     *out = teg_jv_of_buf(&b);
     return TEG_OK;

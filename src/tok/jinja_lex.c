@@ -197,45 +197,59 @@ static size_t float_end(const struct lexer *x)
     return at > whole ? at : 0;
 }
 
-static enum teg_status lex_number(struct lexer *x)
-{
-    const size_t float_to = float_end(x);
-    size_t to = float_to, base = 10;
-    if (!float_to) {
-        to = digits(x, x->at);
-        const char mark = x->at + 1 < x->n && x->s[x->at] == '0' ? (char)(x->s[x->at + 1] | 0x20) : '\0';
-        if (mark == 'x' || mark == 'o' || mark == 'b')
-            JUNSUPPORTED(x->c, "expected a decimal number, found one with the prefix 0%c", mark);
-        if (x->s[x->at] == '0') /* 0, 00, …: 012 is two tokens */
-            for (to = x->at + 1; looking_at(x, to, "0"); to++)
-                ;
-    }
-    char text[64];
-    size_t n = 0;
-    for (size_t i = x->at; i < to && n + 1 < sizeof text; i++)
-        if (x->s[i] != '_')
-            text[n++] = x->s[i];
-    text[n] = '\0';
-    struct jtoken *t;
-    TRY(emit(x, float_to ? T_FLOAT : T_INTEGER, &t));
-    errno = 0;
-    if (float_to)
-        t->value = teg_jv_float(teg_j_strtod(text, NULL));
-    else
-        t->value = teg_jv_int(strtoll(text, NULL, (int)base));
-    if (n + 1 == sizeof text || (!float_to && errno == ERANGE))
-        JUNSUPPORTED(x->c, "expected a number of 64 bits, found %s", text);
-    t->text = (struct jstr){x->s + x->at, to - x->at};
-    advance(x, to);
-    return TEG_OK;
-}
-
 static int hex_value(char ch)
 {
     if (is_digit(ch))
         return ch - '0';
     ch = (char)(ch | 0x20);
     return ch >= 'a' && ch <= 'f' ? ch - 'a' + 10 : -1;
+}
+
+/* The end of 0x…, 0o… or 0b… at x->at and its base, or 0. */
+static size_t prefixed_end(const struct lexer *x, int *base)
+{
+    static const char marks[] = "xob";
+    static const int bases[] = {16, 8, 2};
+    if (x->at + 2 >= x->n || x->s[x->at] != '0')
+        return 0;
+    const char *const mark = strchr(marks, x->s[x->at + 1] | 0x20);
+    if (!mark || !*mark)
+        return 0;
+    *base = bases[mark - marks];
+    size_t to = x->at + 2;
+    for (size_t at = to; at < x->n; at++) {
+        const int v = hex_value(x->s[at]);
+        if (v >= 0 && v < *base)
+            to = at + 1;
+        else if (x->s[at] != '_' || x->s[at - 1] == '_')
+            break;
+    }
+    return to > x->at + 2 ? to : 0;
+}
+
+static enum teg_status lex_number(struct lexer *x)
+{
+    int base = 10;
+    const size_t prefixed_to = prefixed_end(x, &base), float_to = prefixed_to ? 0 : float_end(x);
+    size_t to = prefixed_to ? prefixed_to : float_to ? float_to : digits(x, x->at);
+    if (!prefixed_to && !float_to && x->s[x->at] == '0') /* 0, 00, …: 012 is two tokens */
+        for (to = x->at + 1; looking_at(x, to, "0"); to++)
+            ;
+    char text[80];
+    size_t n = 0;
+    for (size_t i = x->at + (prefixed_to ? 2 : 0); i < to && n + 1 < sizeof text; i++)
+        if (x->s[i] != '_')
+            text[n++] = x->s[i];
+    text[n] = '\0';
+    struct jtoken *t;
+    TRY(emit(x, float_to ? T_FLOAT : T_INTEGER, &t));
+    errno = 0;
+    t->value = float_to ? teg_jv_float(teg_j_strtod(text, NULL)) : teg_jv_int(strtoll(text, NULL, base));
+    if (n + 1 == sizeof text || (!float_to && errno == ERANGE))
+        JUNSUPPORTED(x->c, "expected a number of 64 bits, found %s", text);
+    t->text = (struct jstr){x->s + x->at, to - x->at};
+    advance(x, to);
+    return TEG_OK;
 }
 
 /* \xhh, \uhhhh, \Uhhhhhhhh: *at is behind the letter. */

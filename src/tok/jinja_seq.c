@@ -404,9 +404,9 @@ static enum teg_status select_if(struct jctx *c, const struct jv *self, const st
     const struct jbuiltin *test = NULL;
     struct jv *kept, value, verdict;
     size_t n, n_kept = 0;
-    TRY(teg_jv_iterate(c, self, &items, &n));
-    if (!n)
+    if (!teg_jv_truth(self)) /* even none: jinja2 looks at the truth first */
         return teg_jv_iter_make(c, NULL, 0, out);
+    TRY(teg_jv_iterate(c, self, &items, &n));
     if (call->n_pos < by_attribute)
         JFAIL(c, "missing parameter for attribute name");
     if (call->n_pos > by_attribute)

@@ -199,9 +199,7 @@ static enum teg_status split_spaces(struct jctx *c, struct jstr s, int64_t limit
         }
         TRY(teg_j_step(c, right ? s.n : 0));
     }
-    if (right)
-        s = teg_j_strip(s, NULL, true, false);
-    return s.n ? push(c, l, s.p, s.n) : TEG_OK;
+    return push(c, l, s.p, s.n);
 }
 
 static enum teg_status split(struct jctx *c, const struct jv *self, const struct jv *a, bool right, struct jv *out)
