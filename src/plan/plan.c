@@ -86,6 +86,9 @@ static bool may_overwrite(const struct planner *p, teg_value_id x)
     if (def->kind != TEG_OP_SLICE)
         return true;
     const teg_value_id parent = def->inputs[0];
+    const struct teg_value *const pv = value_of(p, parent);
+    if (pv->kind == TEG_VALUE_RESULT && p->graph->ops[pv->op].kind == TEG_OP_SLICE)
+        return false; /* whoever else has columns of the whole is not looked for */
     uint32_t n_slices = 0;
     for (uint32_t i = 0; i < p->graph->n_ops; i++) {
         const struct teg_op *const op = &p->graph->ops[i];
@@ -152,13 +155,24 @@ static uint32_t kv_layer(struct planner *p, const struct teg_op *op, teg_value_i
     return plan->n_kv_layers++;
 }
 
+/* The operand that the add after this linear adds, or TEG_NO_VALUE where the two cannot be one step. The kernel reads
+ * the residual with the output's stride, so columns of a wider buffer fit only when the output takes their place. */
+static teg_value_id residual_of(const struct planner *p, uint32_t i)
+{
+    const struct teg_op *const op = &p->graph->ops[i], *const next = i + 1 < p->graph->n_ops ? op + 1 : NULL;
+    if (op->kind != TEG_OP_LINEAR || !next || next->kind != TEG_OP_ADD || p->n_uses[op->result] != 1 ||
+        value_of(p, op->result)->name || (next->inputs[0] != op->result && next->inputs[1] != op->result))
+        return TEG_NO_VALUE;
+    const teg_value_id x = next->inputs[next->inputs[0] == op->result];
+    const struct teg_operand place = operand(p, x);
+    return !place.logits && (place.stride == place.width || may_overwrite(p, x)) ? x : TEG_NO_VALUE;
+}
+
 static void plan_linear(struct planner *p, uint32_t i, uint32_t *skip)
 {
-    const struct teg_op *const op = &p->graph->ops[i];
-    const struct teg_op *const next = i + 1 < p->graph->n_ops ? op + 1 : NULL;
-    const bool fused = op->kind == TEG_OP_LINEAR && next && next->kind == TEG_OP_ADD && p->n_uses[op->result] == 1 &&
-                       !value_of(p, op->result)->name && next->inputs[0] != next->inputs[1] &&
-                       (next->inputs[0] == op->result || next->inputs[1] == op->result);
+    const struct teg_op *const op = &p->graph->ops[i], *const next = op + 1;
+    const teg_value_id x = residual_of(p, i);
+    const bool fused = x != TEG_NO_VALUE;
     const struct teg_op *const last = fused ? next : op;
     struct teg_step *const s = new_step(p, TEG_STEP_LINEAR, i);
     s->a = operand(p, op->inputs[0]);
@@ -169,7 +183,6 @@ static void plan_linear(struct planner *p, uint32_t i, uint32_t *skip)
     else if (!fused)
         new_buffer(p, op->result);
     if (fused) {
-        const teg_value_id x = next->inputs[next->inputs[0] == op->result];
         s->residual = operand(p, x);
         if (may_overwrite(p, x))
             p->views[next->result] = p->views[x];

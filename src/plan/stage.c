@@ -27,9 +27,11 @@ static bool same_rows(const struct teg_operand *x, const struct teg_operand *y)
     return x->offset == y->offset && x->stride == y->stride;
 }
 
-/* May `late` stand in one stage with the earlier step `early`? */
+/* May `late` stand in one stage with the earlier step `early`? Named values are looked at when their stage is done. */
 static bool compatible(const struct teg_step *early, const struct teg_step *late, bool rows)
 {
+    if (early->name && overlap(&early->out, &late->out))
+        return false;
     const struct teg_operand *const reads[2][4] = {{&early->a, &early->b, &early->residual, &early->out},
                                                    {&late->a, &late->b, &late->residual, &late->out}};
     for (size_t i = 0; i < 4; i++) {
