@@ -215,7 +215,9 @@ value teg_b_rope(struct teg_builder *b, value x, value frequencies)
 value teg_b_attend(struct teg_builder *b, value q, value k, value v, uint32_t layer, uint32_t window)
 {
     const struct teg_hparams *const hp = b->hp;
-    const char *const name = b->status == TEG_OK ? teg_arena_printf(b->arena, "kv.%u", layer) : NULL;
+    if (b->status != TEG_OK)
+        return TEG_NO_VALUE;
+    const char *const name = teg_arena_printf(b->arena, "kv.%u", layer);
     if (!name)
         return keep(b, teg_base_fail_memory(b->err, "state name", 16), TEG_NO_VALUE);
     keep(b, teg_graph_state(b->graph, name, hp->n_kv_heads, hp->head_width, &b->states[layer], b->err), 0);

@@ -20,6 +20,7 @@ struct field {
 };
 
 #define AT(member) offsetof(struct teg_hparams, member)
+#define ABSENT UINT32_MAX /* a count that the file may leave out, while reading */
 
 static const struct field fields[] = {
     {"block_count", "num_hidden_layers", FIELD_U32, AT(n_layers), true},
@@ -55,7 +56,8 @@ static const struct field fields[] = {
     {"rope.scaling.type", "rope_scaling", FIELD_SPECIAL, 0, false},
     {NULL, "rope_parameters", FIELD_SPECIAL, 0, false},
     {"rope.scaling.factor", NULL, FIELD_F32, AT(rope_factor), false},
-    {"rope.scale_linear", NULL, FIELD_F32, AT(rope_factor), false},
+    {"rope.scale_linear", NULL, FIELD_F32, AT(rope_factor), false}, /* old files: a linear factor without a type */
+    {"attention.causal", NULL, FIELD_BOOL, AT(causal), false},
     {"rope.scaling.original_context_length", "original_max_position_embeddings", FIELD_U32, AT(original_context),
      false},
     {"rope.scaling.attn_factor", NULL, FIELD_F32, AT(rope_magnitude), false},
@@ -206,14 +208,14 @@ static enum teg_status put_list(const struct reading *r, const struct field *f, 
             *(const bool **)(void *)at = bools;
         return TEG_OK;
     }
+    if (n != r->hp->n_layers)
+        return wrong_type(r, key, "one item a layer", type_name);
     for (size_t i = 1; i < n; i++)
         if (items[i] != items[0])
             FAIL(r->err, TEG_ERR_UNSUPPORTED,
                  "cannot run model: %s: key %s: expected one value for all layers, found "
                  "several; models whose layers differ in size are not supported",
                  r->source->path, key);
-    if (n == 0)
-        return wrong_type(r, key, "at least one item", type_name);
     return put_number(r, f, key, items[0], false, type_name);
 }
 
@@ -345,6 +347,7 @@ static enum teg_status read_scaling_type(const struct reading *r, const char *ke
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (string_is(type, types[i].word)) {
             r->hp->scaling = types[i].scaling;
+            r->hp->has_scaling_type = true;
             return TEG_OK;
         }
     FAIL(r->err, TEG_ERR_UNSUPPORTED,
@@ -502,7 +505,7 @@ static enum teg_status read_entry(const struct reading *r, const struct field *f
                                                    : read_rope_object(r, m->key, json);
 }
 
-/* Two passes: plain fields first, because the special ones need the layer count. */
+/* Two passes: plain fields first, because lists and the special ones need the layer count. */
 static enum teg_status read_gguf(const struct reading *r, const char *arch)
 {
     const size_t prefix = strlen(arch);
@@ -512,9 +515,10 @@ static enum teg_status read_gguf(const struct reading *r, const char *arch)
             if (strncmp(m->key, arch, prefix) != 0 || m->key[prefix] != '.')
                 continue;
             const struct field *const f = find_field(m->key + prefix + 1, true);
+            const bool is_list = m->type >= TEG_META_ARRAY_INT && m->type <= TEG_META_ARRAY_STRING;
             if (!f && !is_nothing(m))
                 return unknown_key(r, m->key, m->type_name);
-            if (f && (f->type == FIELD_SPECIAL || f->type == FIELD_BOOLS) == (pass == 1))
+            if (f && (f->type == FIELD_SPECIAL || is_list) == (pass == 1))
                 TRY(read_entry(r, f, m, NULL));
         }
     return TEG_OK;
@@ -581,9 +585,9 @@ static enum teg_status check(const struct reading *r)
                   {AT(n_kv_heads), "KV head count", 4096},   {AT(width), "model width", 1u << 20},
                   {AT(head_width), "head width", 8192},      {AT(ffn_width), "feed-forward width", 1u << 22},
                   {AT(context), "context length", INT32_MAX}};
-    if (!hp->n_kv_heads)
+    if (hp->n_kv_heads == ABSENT)
         hp->n_kv_heads = hp->n_heads;
-    if (!hp->head_width && hp->n_heads) {
+    if (hp->head_width == ABSENT && hp->n_heads) {
         if (hp->width % hp->n_heads)
             FAIL(r->err, TEG_ERR_FORMAT,
                  "cannot read model: %s: head count: expected a divisor of the model width %u, "
@@ -602,6 +606,14 @@ static enum teg_status check(const struct reading *r)
              "cannot read model: %s: KV head count: expected a divisor of the head count %u, "
              "found %u; the file is damaged",
              path, hp->n_heads, hp->n_kv_heads);
+    if (!hp->causal)
+        FAIL(r->err, TEG_ERR_UNSUPPORTED,
+             "cannot run model: %s: key attention.causal: expected true, found false; only models whose tokens see the "
+             "ones before them are supported",
+             path);
+    /* A GGUF factor without a type is a linear one. */
+    if (hp->is_gguf && !hp->has_scaling_type && hp->rope_factor > 0 && hp->rope_factor != 1)
+        hp->scaling = TEG_ROPE_LINEAR;
     if (hp->value_width && hp->value_width != hp->head_width)
         FAIL(r->err, TEG_ERR_UNSUPPORTED,
              "cannot run model: %s: value width: expected that of keys, %u, found %u; such "
@@ -693,6 +705,9 @@ enum teg_status teg_hparams_read(const struct teg_source *source, const char *fa
     *hp = (struct teg_hparams){.arch = family,
                                .name = "",
                                .is_gguf = source->kind == TEG_SOURCE_GGUF,
+                               .n_kv_heads = ABSENT,
+                               .head_width = ABSENT,
+                               .causal = true,
                                .beta_fast = 32,
                                .beta_slow = 1,
                                .rope_base = 10000};

@@ -20,6 +20,7 @@ struct teg_hparams {
     uint32_t vocab;                /* as declared; 0: take the embedding's rows */
     bool tied;                     /* config.json: the head is the embedding; GGUF says it by leaving the head out */
     bool attention_bias, mlp_bias; /* config.json: biases must be there */
+    bool causal;
     float norm_eps;
     float attn_softcap, final_softcap; /* 0: none */
     float attention_scale;             /* GGUF: the factor itself; 0: 1/sqrt(head_width) */
@@ -29,6 +30,7 @@ struct teg_hparams {
     uint32_t rope_dims;               /* of a head that turn; 0: all */
     float partial_rotary;             /* config.json's way to say it; 0: all */
     enum teg_rope_scaling scaling;
+    bool has_scaling_type;
     float rope_factor, low_freq_factor, high_freq_factor, beta_fast, beta_slow;
     float rope_magnitude; /* attention factor as given; 0: by the formula */
     float mscale, mscale_all_dim;
