@@ -406,12 +406,34 @@ static void add_rope(struct maker *m, teg_value_id x)
     add(m, &op);
 }
 
+static teg_value_id add_slice(struct maker *m, teg_value_id x)
+{
+    const uint32_t width = width_of(m, x);
+    struct teg_op op = {.kind = TEG_OP_SLICE, .n_inputs = 1, .inputs = {x, 0, 0}};
+    op.attr.slice.width = width > 8 ? 8 * (1 + random_below(width / 8)) : width;
+    op.attr.slice.begin = random_below(width - op.attr.slice.width + 1);
+    add(m, &op);
+    return m->rows[m->n_rows - 1];
+}
+
+/* A slice of a slice, overwritten, while others may still need columns of the whole. */
+static void add_nested_slices(struct maker *m)
+{
+    const teg_value_id whole = pick(m);
+    (void)add_slice(m, whole);
+    const teg_value_id inner = add_slice(m, add_slice(m, whole));
+    struct teg_op op = {.kind = TEG_OP_SCALE, .n_inputs = 1, .inputs = {inner, 0, 0}};
+    op.attr.scale.scale = 1.5f;
+    add(m, &op);
+    add_linear(m, whole, 16);
+}
+
 static void add_random(struct maker *m)
 {
     const teg_value_id x = pick(m);
     const uint32_t width = width_of(m, x);
     struct teg_op op = {.n_inputs = 1, .inputs = {x, 0, 0}};
-    switch (random_below(9)) {
+    switch (random_below(10)) {
     case 0:
         op.kind = TEG_OP_RMS_NORM;
         op.n_inputs = 2;
@@ -455,10 +477,10 @@ static void add_random(struct maker *m)
         add(m, &op);
         break;
     case 7:
-        op.kind = TEG_OP_SLICE;
-        op.attr.slice.width = width > 8 ? 8 * (1 + random_below(width / 8)) : width;
-        op.attr.slice.begin = random_below(width - op.attr.slice.width + 1);
-        add(m, &op);
+        (void)add_slice(m, x);
+        break;
+    case 8:
+        add_nested_slices(m);
         break;
     default:
         add_attention(m);
