@@ -79,11 +79,15 @@ void teg_build_gemma3(struct teg_builder *b)
     struct teg_hparams local = hp;
     local.rope_base = hp.rope_local_base > 0 ? hp.rope_local_base : 10000;
     local.scaling = TEG_ROPE_NONE;
+    local.short_factors = local.long_factors = NULL;
     const struct teg_hparams *const saved = b->hp;
-    const value global_frequencies = b->frequencies;
+    const value global = b->frequencies, global_long = b->long_frequencies;
+    const float global_magnitude = b->rope_magnitude;
     b->hp = &local;
     if (teg_b_rope_setup(b) == TEG_OK) {
-        b->frequencies = global_frequencies;
+        b->frequencies = global;
+        b->long_frequencies = global_long;
+        b->rope_magnitude = global_magnitude;
         b->hp = &hp;
         forward(b, true, 6);
     }

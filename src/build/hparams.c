@@ -537,7 +537,8 @@ static enum teg_status read_json_entry(const struct reading *r, int pass, const 
     const struct field *const f = find_field(m->key, false);
     if (!f)
         return is_nothing(m) || is_harmless(m->key) ? TEG_OK : unknown_key(r, m->key, m->type_name);
-    return (f->type == FIELD_SPECIAL || f->type == FIELD_BOOLS) == (pass == 1) ? read_entry(r, f, m, json) : TEG_OK;
+    const bool is_list = m->type >= TEG_META_ARRAY_INT && m->type <= TEG_META_ARRAY_STRING;
+    return (f->type == FIELD_SPECIAL || is_list) == (pass == 1) ? read_entry(r, f, m, json) : TEG_OK;
 }
 
 static enum teg_status read_json_object(const struct reading *r, int pass, const json_t *object)
@@ -619,10 +620,14 @@ static enum teg_status check(const struct reading *r)
              "cannot run model: %s: value width: expected that of keys, %u, found %u; such "
              "models are not supported",
              path, hp->head_width, hp->value_width);
+    if (!(hp->partial_rotary >= 0 && hp->partial_rotary <= 1))
+        FAIL(r->err, TEG_ERR_FORMAT,
+             "cannot read model: %s: key partial_rotary_factor: expected 0 to 1, found %g; the file is damaged", path,
+             (double)hp->partial_rotary);
     if (!hp->rope_dims)
         hp->rope_dims =
             hp->partial_rotary > 0 ? (uint32_t)((float)hp->head_width * hp->partial_rotary) : hp->head_width;
-    if (hp->rope_dims > hp->head_width || hp->rope_dims % 2)
+    if (hp->rope_dims < 2 || hp->rope_dims > hp->head_width || hp->rope_dims % 2)
         FAIL(r->err, TEG_ERR_FORMAT,
              "cannot read model: %s: rotated dimensions: expected an even number up to the head "
              "width %u, found %u; the file is damaged",

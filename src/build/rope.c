@@ -31,7 +31,8 @@ static double llama3(const struct teg_hparams *hp, double f)
 /* The dimension whose wave makes `rotations` turns within the original context. */
 static double yarn_dimension(const struct teg_hparams *hp, double rotations)
 {
-    return hp->rope_dims * log(hp->original_context / (rotations * 2 * PI)) / (2 * log((double)hp->rope_base));
+    const double original = hp->original_context ? hp->original_context : hp->context;
+    return hp->rope_dims * log(original / (rotations * 2 * PI)) / (2 * log((double)hp->rope_base));
 }
 
 static double yarn(const struct teg_hparams *hp, double f, uint32_t pair)
