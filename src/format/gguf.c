@@ -65,9 +65,9 @@ TEG_PRINTF(3, 4) static enum teg_status damaged(const struct reader *r, size_t a
 {
     va_list args;
     va_start(args, message);
-    const enum teg_status status = teg_source_vfail(r->err, TEG_ERR_FORMAT, "GGUF", r->path, at, message, args);
+    (void)teg_source_vfail(r->err, TEG_ERR_FORMAT, "GGUF", r->path, at, message, args);
     va_end(args);
-    return status;
+    return TEG_ERR_FORMAT;
 }
 
 /* The file ends before `what`, which needs n_bytes more from here. */
@@ -470,9 +470,9 @@ enum teg_status teg_gguf_read(struct teg_source *source, struct teg_span bytes, 
 enum teg_status teg_gguf_parse(const uint8_t *bytes, size_t n_bytes, const char *path, bool need_tensors,
                                const struct teg_allocator *allocator, struct teg_source **out, struct teg_error *err)
 {
-    struct teg_source *source;
+    struct teg_source *source = NULL;
     TRY(teg_source_new(path, allocator, &source, err));
-    struct teg_source_part part;
+    struct teg_source_part part = {0};
     enum teg_status status = teg_gguf_read(source, (struct teg_span){bytes, n_bytes}, source->path, &part, err);
     if (status == TEG_OK)
         status = teg_gguf_assemble(source, &part, need_tensors, false, err);

@@ -57,9 +57,9 @@ static enum teg_status damaged(const struct reader *r, uint64_t at, const char *
 {
     va_list args;
     va_start(args, message);
-    const enum teg_status status = teg_source_vfail(r->err, TEG_ERR_FORMAT, "safetensors", r->path, at, message, args);
+    (void)teg_source_vfail(r->err, TEG_ERR_FORMAT, "safetensors", r->path, at, message, args);
     va_end(args);
-    return status;
+    return TEG_ERR_FORMAT;
 }
 
 /* The header's values have no byte positions of their own, so faults in them are named by tensor. */
@@ -264,7 +264,7 @@ enum teg_status teg_safetensors_parse(const uint8_t *bytes, size_t n_bytes, cons
     TRY(teg_source_new(path, allocator, &source, err));
     source->kind = TEG_SOURCE_SAFETENSORS;
     source->format = "safetensors";
-    struct teg_source_part part;
+    struct teg_source_part part = {0};
     enum teg_status status = teg_safetensors_read(source, (struct teg_span){bytes, n_bytes}, source->path, &part, err);
     if (status == TEG_OK)
         status = teg_source_join(source, &part, 1, err);

@@ -265,11 +265,11 @@ static enum teg_status refuse(struct teg_span s, const char *path, struct teg_er
 
 static enum teg_status open_file(struct teg_source *source, bool need_tensors, struct teg_error *err)
 {
-    struct teg_span bytes;
+    struct teg_span bytes = {0};
     TRY(teg_source_map(source, source->path, "cannot open model", &bytes, err));
     if (bytes.n_bytes < 4 || memcmp(bytes.bytes, "GGUF", 4) != 0)
         return refuse(bytes, source->path, err);
-    struct teg_source_part part;
+    struct teg_source_part part = {0};
     TRY(teg_gguf_read(source, bytes, source->path, &part, err));
     return teg_gguf_assemble(source, &part, need_tensors, true, err);
 }
@@ -277,7 +277,7 @@ static enum teg_status open_file(struct teg_source *source, bool need_tensors, s
 enum teg_status teg_source_open(const char *path, bool need_tensors, const struct teg_allocator *allocator,
                                 struct teg_source **out, struct teg_error *err)
 {
-    struct teg_source *source;
+    struct teg_source *source = NULL;
     TRY(teg_source_new(path, allocator, &source, err));
     struct stat st;
     const bool is_directory = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
