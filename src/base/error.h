@@ -24,8 +24,10 @@ enum teg_status teg_base_fail(struct teg_error *err, enum teg_status status, uin
 /* "out of memory: <what> needs <n> bytes" */
 enum teg_status teg_base_fail_memory(struct teg_error *err, const char *what, size_t n_bytes);
 
-#define FAIL(err, status, ...) return teg_base_fail((err), (status), 0, __VA_ARGS__)
-#define FAIL_AT(err, status, offset, ...) return teg_base_fail((err), (status), (offset), __VA_ARGS__)
+/* The status stands in the return itself, so that compilers see that a failure is never TEG_OK. */
+#define FAIL(err, status, ...) FAIL_AT(err, status, 0, __VA_ARGS__)
+#define FAIL_AT(err, status, offset, ...)                                                                              \
+    return (void)teg_base_fail((err), (status), (offset), __VA_ARGS__), (status)
 #define TRY(expr)                                                                                                      \
     do {                                                                                                               \
         const enum teg_status try_status_ = (expr);                                                                    \
