@@ -147,7 +147,7 @@ enum teg_status teg_jinja_render(const struct teg_jinja *jinja, const char *vari
 {
     json_error_t json_error;
     json_t *const json = json_loadb(variables_json, n_bytes, JSON_ALLOW_NUL, &json_error);
-    if (!json && json_error_code(&json_error) == json_error_out_of_memory)
+    if (!json && !json_error.text[0]) /* all that jansson says when memory ends */
         return teg_base_fail_memory(err, "chat template variables", n_bytes);
     if (!json)
         FAIL_AT(err, TEG_ERR_ARGUMENT, (uint64_t)json_error.position,

@@ -346,8 +346,8 @@ enum teg_status teg_jv_iterate(struct jctx *c, const struct jv *v, const struct 
         *items = v->u.items;
         *n = v->n;
     } else if (v->kind == J_ITER) {
-        *items = v->u.iter->items + v->u.iter->at;
         *n = v->u.iter->n - v->u.iter->at;
+        *items = *n ? v->u.iter->items + v->u.iter->at : NULL;
         v->u.iter->at = v->u.iter->n;
     } else if (v->kind == J_STR) {
         TRY(characters(c, teg_jv_text(v), &made, n));
