@@ -6,6 +6,8 @@ Q4_K_M) in env TEGULA_MODELS, in the cache (env TEGULA_CACHE, default ~/.cache/t
 absent is skipped. Every line carries the figure that it judged. Everything runs in `--mode exact`; the bounds are those
 of a float32 engine against a float32 reference of the same weights.
 
+This script judges SmolLM2; test_goldens_gemma3.py runs it for Gemma3, so that each stays within a test's time.
+
   test_goldens.py [MODEL …] [PART …]      models: smollm2 gemma3; parts: tokens chat logits hidden greedy perplexity
 """
 import json
@@ -199,12 +201,12 @@ PARTS = {"tokens": part_tokens, "chat": part_chat, "logits": part_logits, "hidde
 MODELS = ("smollm2", "gemma3")
 
 
-def main():
-    unknown = [w for w in sys.argv[1:] if w not in PARTS and w not in MODELS]
+def main(words, default_models=("smollm2",)):
+    unknown = [w for w in words if w not in PARTS and w not in MODELS]
     if unknown:
         sys.exit("test_goldens: unknown word %s; there are: %s" % (unknown[0], " ".join(MODELS + tuple(PARTS))))
-    parts = [w for w in sys.argv[1:] if w in PARTS] or list(PARTS)
-    models = [w for w in sys.argv[1:] if w in MODELS] or MODELS
+    parts = [w for w in words if w in PARTS] or list(PARTS)
+    models = [w for w in words if w in MODELS] or default_models
     tap = Tap()
     with Work() as work:
         for name in models:
@@ -223,4 +225,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))
