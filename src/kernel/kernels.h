@@ -23,8 +23,8 @@
 #define TEG_TILE_TOKENS 64 /* tokens in a KV page; tiles start at absolute multiples of it */
 
 /* Y[T, N] = X[T, K] · W[N, K]^T (+ bias) (+ residual), W in any dtype, decoded row by row. Computes columns n0 … n1-1.
- * Exact: fp32 products and sums of the decoded weights; |error| <= 2·k·eps·Σ|x||w|. Each output is a sum over `lanes`
- * partial sums in one fixed order. */
+ * Exact: fp32 products and sums of the decoded weights; |error| <= 2·(k + 1)·eps·(Σ|x||w| + |bias| + |residual|). Each
+ * output is a sum over `lanes` partial sums in one fixed order. */
 struct teg_linear_args {
     const float *x; /* [T, x_stride] */
     size_t x_stride;
@@ -56,7 +56,8 @@ struct teg_kv_append_args {
  * p with max(0, pos - window + 1) <= p <= pos (window 0: all up to pos).
  * score = q·k · scale; with softcap c > 0: c · tanh(score / c); softmax over seen keys (and one extra key of score
  * `sinks[g]`, without a value, where sinks is not NULL); out = Σ softmax · v.
- * |error| <= 4·(k + n_keys)·eps relative to Σ softmax |v| for scores below 64. */
+ * |error| <= 4·(k·s + n_keys + 8)·eps·Σ softmax |v|, s = max(1, greatest scale·Σ|q||k| of a seen key).
+ * Page memory of keys that a row does not see may hold anything, NaN included. */
 struct teg_attention_args {
     const float *q; /* [T, q_stride]; group member g of this KV head at column (g · head_width) */
     size_t q_stride;
@@ -76,36 +77,38 @@ struct teg_attention_args {
 #define TEG_ATTENTION_ROWS 64
 
 /* slot, argument list. Every slot returns void. */
-#define TEG_KERNELS(X)                                                                                                     \
-    /* dst[n] = decoded row; exact. */                                                                                     \
-    X(decode_row, (enum teg_dtype dtype, const void *src, float *dst, size_t n))                                           \
-    X(linear_f32, (const struct teg_linear_args *a))                                                                       \
-    /* y = x · rsqrt(mean(x²) + eps) · (w + w_offset), rows of width n; w NULL: 1. |error| <= (n + 4)·eps relative. */ \
-    X(rms_norm_f32, (const float *x, size_t x_stride, const float *w, float w_offset, float eps, float *y,                 \
-                     size_t y_stride, size_t n_rows, size_t n))                                                            \
-    /* In place on [T, stride], n_heads heads of head_width at columns 0, head_width, …; the first 2·n_pairs            \
-     * components turn. Half style: pairs (i, i + n_pairs); interleaved: (2i, 2i+1). cos, sin: [T, n_pairs]. */            \
-    X(rope_half_f32, (float *x, size_t stride, const float *cos, const float *sin, size_t n_tokens, size_t n_heads,        \
-                      size_t head_width, size_t n_pairs))                                                                  \
-    X(rope_interleaved_f32, (float *x, size_t stride, const float *cos, const float *sin, size_t n_tokens,                 \
-                             size_t n_heads, size_t head_width, size_t n_pairs))                                           \
-    X(kv_append_f32, (const struct teg_kv_append_args *a))                                                                 \
-    X(kv_append_f16, (const struct teg_kv_append_args *a))                                                                 \
-    X(kv_append_bf16, (const struct teg_kv_append_args *a))                                                                \
-    X(attention_f32, (const struct teg_attention_args *a))                                                                 \
-    X(attention_f16, (const struct teg_attention_args *a))                                                                 \
-    X(attention_bf16, (const struct teg_attention_args *a))                                                                \
-    /* y = act(gate) · up, rows of n. silu(x) = x/(1+e^-x); gelu is the tanh form. |error| <= 8 eps relative. */          \
-    X(silu_mul_f32, (const float *gate, size_t gate_stride, const float *up, size_t up_stride, float *y,                   \
-                     size_t y_stride, size_t n_rows, size_t n))                                                            \
-    X(gelu_mul_f32, (const float *gate, size_t gate_stride, const float *up, size_t up_stride, float *y,                   \
-                     size_t y_stride, size_t n_rows, size_t n))                                                            \
-    /* y = a + b */                                                                                                        \
-    X(add_f32, (const float *a, size_t a_stride, const float *b, size_t b_stride, float *y, size_t y_stride,               \
-                size_t n_rows, size_t n))                                                                                  \
-    /* x = x · scale, in place */                                                                                         \
-    X(scale_f32, (float *x, size_t stride, float scale, size_t n_rows, size_t n))                                          \
-    /* x = cap · tanh(x / cap), in place */                                                                               \
+#define TEG_KERNELS(X)                                                                                                 \
+    /* dst[n] = decoded row; exact. */                                                                                 \
+    X(decode_row, (enum teg_dtype dtype, const void *src, float *dst, size_t n))                                       \
+    X(linear_f32, (const struct teg_linear_args *a))                                                                   \
+    /* y = x · rsqrt(mean(x²) + eps) · (w + w_offset), rows of width n; w NULL: 1. |error| <= (n + 4)·eps relative \
+     * where no x² overflows. */                                                                                      \
+    X(rms_norm_f32, (const float *x, size_t x_stride, const float *w, float w_offset, float eps, float *y,             \
+                     size_t y_stride, size_t n_rows, size_t n))                                                        \
+    /* In place on [T, stride], n_heads heads of head_width at columns 0, head_width, …; the first 2·n_pairs        \
+     * components turn. Half style: pairs (i, i + n_pairs); interleaved: (2i, 2i+1). cos, sin: [T, n_pairs]. */        \
+    X(rope_half_f32, (float *x, size_t stride, const float *cos, const float *sin, size_t n_tokens, size_t n_heads,    \
+                      size_t head_width, size_t n_pairs))                                                              \
+    X(rope_interleaved_f32, (float *x, size_t stride, const float *cos, const float *sin, size_t n_tokens,             \
+                             size_t n_heads, size_t head_width, size_t n_pairs))                                       \
+    X(kv_append_f32, (const struct teg_kv_append_args *a))                                                             \
+    X(kv_append_f16, (const struct teg_kv_append_args *a))                                                             \
+    X(kv_append_bf16, (const struct teg_kv_append_args *a))                                                            \
+    X(attention_f32, (const struct teg_attention_args *a))                                                             \
+    X(attention_f16, (const struct teg_attention_args *a))                                                             \
+    X(attention_bf16, (const struct teg_attention_args *a))                                                            \
+    /* y = act(gate) · up, rows of n. silu(x) = x/(1+e^-x); gelu is the tanh form. |error| <= 8 eps relative          \
+     * (gelu: to |gate · up|), or 2^-126. */                                                                          \
+    X(silu_mul_f32, (const float *gate, size_t gate_stride, const float *up, size_t up_stride, float *y,               \
+                     size_t y_stride, size_t n_rows, size_t n))                                                        \
+    X(gelu_mul_f32, (const float *gate, size_t gate_stride, const float *up, size_t up_stride, float *y,               \
+                     size_t y_stride, size_t n_rows, size_t n))                                                        \
+    /* y = a + b */                                                                                                    \
+    X(add_f32, (const float *a, size_t a_stride, const float *b, size_t b_stride, float *y, size_t y_stride,           \
+                size_t n_rows, size_t n))                                                                              \
+    /* x = x · scale, in place */                                                                                     \
+    X(scale_f32, (float *x, size_t stride, float scale, size_t n_rows, size_t n))                                      \
+    /* x = cap · tanh(x / cap), in place. |error| <= 8 eps relative. */                                               \
     X(softcap_f32, (float *x, size_t stride, float cap, size_t n_rows, size_t n))
 
 struct teg_kernels {
