@@ -2,16 +2,20 @@
  *
  * Each step reads one buffer and writes the other, so n steps need two buffers. Unicode forms come from utf8proc. It
  * orders combining marks by insertion, quadratic in the length of a run of them; such runs are cut at 64 marks (no
- * language stacks more than a handful), which keeps the time linear and changes nothing that was ever written. */
+ * language stacks more than a handful), which keeps the time linear and changes nothing that was ever written. A
+ * replacement may make a text longer, within a limit: a hostile one would fill the memory. */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <utf8proc.h>
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "tok/tok_int.h"
 
 #define LONGEST_MARK_RUN 64
+#define GROWTH_LIMIT 16
+#define SMALL_BYTES ((size_t)64 << 20) /* any text may grow to this */
 
 static const utf8proc_option_t form_options[] = {
     [TEG_NORMAL_NFC] = UTF8PROC_STABLE | UTF8PROC_COMPOSE,
@@ -59,10 +63,11 @@ static void unicode_form(enum teg_normal_kind kind, struct teg_buf *out, const c
     }
 }
 
-static void replace_text(const struct teg_normal_step *step, struct teg_buf *out, const char *text, size_t n_bytes)
+static void replace_text(const struct teg_normal_step *step, struct teg_buf *out, const char *text, size_t n_bytes,
+                         size_t limit_bytes)
 {
     const char *const end = text + n_bytes;
-    while (text < end) {
+    while (text < end && out->n_bytes <= limit_bytes) {
         const char *const at = memmem(text, (size_t)(end - text), step->needle.bytes, step->needle.n_bytes);
         teg_buf_append(out, text, (size_t)((at ? at : end) - text));
         if (!at)
@@ -73,10 +78,10 @@ static void replace_text(const struct teg_normal_step *step, struct teg_buf *out
 }
 
 static enum teg_status replace_regex(const struct teg_normal_step *step, struct teg_encoder *e, struct teg_buf *out,
-                                     const char *text, size_t n_bytes, struct teg_error *err)
+                                     const char *text, size_t n_bytes, size_t limit_bytes, struct teg_error *err)
 {
     size_t done = 0, from = 0;
-    while (from <= n_bytes) {
+    while (from <= n_bytes && out->n_bytes <= limit_bytes) {
         size_t start, end = 0;
         TRY(teg_regex_next(step->regex, e, text, n_bytes, from, &start, &end, err));
         if (start == SIZE_MAX)
@@ -99,6 +104,7 @@ enum teg_status teg_normal_run(const struct teg_normal *normal, struct teg_encod
                                const char **result, size_t *n_result, struct teg_error *err)
 {
     struct teg_buf *out = &e->normal, *in = &e->other;
+    const size_t limit = teg_max(SMALL_BYTES, GROWTH_LIMIT * n_bytes); /* a text is at most 1 GiB */
     for (uint32_t i = 0; i < normal->n_steps && n_bytes; i++) {
         const struct teg_normal_step *const step = &normal->steps[i];
         out->n_bytes = 0;
@@ -106,17 +112,19 @@ enum teg_status teg_normal_run(const struct teg_normal *normal, struct teg_encod
             teg_buf_append(out, step->content.bytes, step->content.n_bytes);
             teg_buf_append(out, text, n_bytes);
         } else if (step->kind == TEG_NORMAL_REPLACE && step->regex) {
-            TRY(replace_regex(step, e, out, text, n_bytes, err));
+            TRY(replace_regex(step, e, out, text, n_bytes, limit, err));
         } else if (step->kind == TEG_NORMAL_REPLACE) {
-            replace_text(step, out, text, n_bytes);
+            replace_text(step, out, text, n_bytes, limit);
         } else {
             unicode_form(step->kind, out, text, n_bytes);
         }
         if (out->failed)
             return teg_base_fail_memory(err, "normalizing the text", n_bytes);
-        if (out->n_bytes > TEG_TEXT_LIMIT_BYTES * 3)
-            FAIL(err, TEG_ERR_UNSUPPORTED, "cannot tokenize: expected a normalizer that keeps a text under %zu bytes",
-                 TEG_TEXT_LIMIT_BYTES * 3);
+        if (out->n_bytes > limit)
+            FAIL(err, TEG_ERR_UNSUPPORTED,
+                 "cannot tokenize: normalizer step %u: expected at most %zu bytes of text, found more; use another "
+                 "tokenizer.json",
+                 i, limit);
         text = out->bytes;
         n_bytes = out->n_bytes;
         struct teg_buf *const swap = in;

@@ -9,6 +9,8 @@
 
 #define CONTRACTIONS "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 #define SPACES_LAST "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+/* "\\s+$", without trying it again from every space of a run. */
+#define SPACES_AT_END "(?<!\\s)\\s++$"
 #define LETTERS "[^\\r\\n\\p{L}\\p{N}]?\\p{L}+"
 #define PUNCTUATION " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*"
 /* Words that may start in capitals and end in small letters: "camelCase" is two. */
@@ -73,7 +75,7 @@ static const struct named table[] = {
      false,
      false,
      {"[\\r\\n]", CASED_ALPHABETS,
-      "\\s?[!-/:-~\\x{FF01}-\\x{FF0F}\\x{FF1A}-\\x{FF5E}\\x{2018}-\\x{201F}\\x{3000}-\\x{3002}]+", "\\s+$", CJK,
+      "\\s?[!-/:-~\\x{FF01}-\\x{FF0F}\\x{FF1A}-\\x{FF5E}\\x{2018}-\\x{201F}\\x{3000}-\\x{3002}]+", SPACES_AT_END, CJK,
       "\\p{N}+", NULL}},
     {{"deepseek-coder", NULL}, false, false, {"[\\r\\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", CJK, "\\p{N}", NULL}},
     {{"deepseek-v3", "hunyuan-dense", NULL},

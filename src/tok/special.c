@@ -16,9 +16,8 @@ struct teg_trie_node {
 enum teg_status teg_specials_reserve(struct teg_specials *set, struct teg_arena *arena, size_t n_bytes,
                                      struct teg_error *err)
 {
-    if (n_bytes >= UINT32_MAX)
-        FAIL(err, TEG_ERR_UNSUPPORTED, "cannot read the tokenizer: special tokens: expected less than 4 GiB of text");
-    set->nodes = teg_arena_array(arena, n_bytes + 1, sizeof *set->nodes);
+    if (n_bytes < UINT32_MAX) /* nodes are counted in 32 bits; the array is larger than memory long before */
+        set->nodes = teg_arena_array(arena, n_bytes + 1, sizeof *set->nodes);
     if (!set->nodes)
         return teg_base_fail_memory(err, "the special tokens", (n_bytes + 1) * sizeof *set->nodes);
     set->capacity = (uint32_t)n_bytes + 1;

@@ -142,22 +142,42 @@ static enum teg_status open_into(struct teg_tok *tok, const struct teg_source *s
     return TEG_OK;
 }
 
-enum teg_status teg_tok_open(const struct teg_source *source, const char *path, const struct teg_allocator *allocator,
-                             struct teg_tok **tok, struct teg_error *err)
+static enum teg_status make(const struct teg_allocator *allocator, struct teg_tok **tok, struct teg_error *err)
 {
-    allocator = teg_allocator_or_default(allocator);
     struct teg_tok *const made = allocator->alloc(allocator->ctx, sizeof *made, TEG_ALIGN);
     if (!made)
         return teg_base_fail_memory(err, "the tokenizer", sizeof *made);
     *made = (struct teg_tok){.bos = -1, .eos = -1, .unk = -1};
     teg_arena_init(&made->arena, allocator);
-    const enum teg_status status = open_into(made, source, path, allocator, err);
-    if (status != TEG_OK) {
-        teg_tok_free(made);
-        return status;
-    }
     *tok = made;
     return TEG_OK;
+}
+
+/* Hands a tokenizer out, or frees it. */
+static enum teg_status finish(enum teg_status status, struct teg_tok *made, struct teg_tok **tok)
+{
+    if (status == TEG_OK)
+        *tok = made;
+    else
+        teg_tok_free(made);
+    return status;
+}
+
+enum teg_status teg_tok_open(const struct teg_source *source, const char *path, const struct teg_allocator *allocator,
+                             struct teg_tok **tok, struct teg_error *err)
+{
+    struct teg_tok *made;
+    allocator = teg_allocator_or_default(allocator);
+    TRY(make(allocator, &made, err));
+    return finish(open_into(made, source, path, allocator, err), made, tok);
+}
+
+enum teg_status teg_tok_parse(struct teg_span json, struct teg_span config, const char *path,
+                              const struct teg_allocator *allocator, struct teg_tok **tok, struct teg_error *err)
+{
+    struct teg_tok *made;
+    TRY(make(teg_allocator_or_default(allocator), &made, err));
+    return finish(teg_tok_from_json(made, json, config, path, err), made, tok);
 }
 
 void teg_tok_free(struct teg_tok *tok)
@@ -288,6 +308,16 @@ bool teg_tok_piece(const struct teg_tok *tok, int32_t id, struct teg_buf *out)
     return true;
 }
 
+/* Did encoding start a new segment behind this token? */
+static bool ends_segment(const struct teg_tok *tok, int32_t id)
+{
+    const struct teg_string text = tok->vocab.texts[id];
+    const uint8_t type = tok->vocab.types[id];
+    const bool spaced = text.n_bytes && (memchr(text.bytes, ' ', text.n_bytes) ||
+                                         memmem(text.bytes, text.n_bytes, TEG_SPACE_MARK, TEG_SPACE_MARK_BYTES));
+    return type == TEG_TOKEN_CONTROL || (type == TEG_TOKEN_USER && !spaced);
+}
+
 enum teg_status teg_tok_decode(const struct teg_tok *tok, const int32_t *ids, size_t n_ids, struct teg_buf *out,
                                struct teg_error *err)
 {
@@ -297,8 +327,7 @@ enum teg_status teg_tok_decode(const struct teg_tok *tok, const int32_t *ids, si
         if (!teg_tok_piece(tok, ids[i], out))
             FAIL(err, TEG_ERR_ARGUMENT, "cannot decode: token %zu: expected an id from 0 to %zu, found %ld", i,
                  tok->vocab.n - 1, (long)ids[i]);
-        const uint8_t type = tok->vocab.types[ids[i]];
-        if (type == TEG_TOKEN_CONTROL || type == TEG_TOKEN_USER) {
+        if (ends_segment(tok, ids[i])) {
             segment_starts = tok->strips == TEG_PREFIX_ALWAYS;
             continue;
         }

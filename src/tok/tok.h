@@ -13,7 +13,8 @@
 struct teg_tok;
 
 /* From what the source holds: GGUF keys, or the safetensors directory's tokenizer.json (+ tokenizer_config.json).
- * `path` not NULL: from that file instead (a tokenizer.json or a GGUF). */
+ * `path` not NULL: from that file instead (a tokenizer.json or a GGUF); then source may be NULL. The tokenizer refers
+ * to the source's token texts, so the source must outlive it. */
 enum teg_status teg_tok_open(const struct teg_source *source, const char *path, const struct teg_allocator *allocator,
                              struct teg_tok **tok, struct teg_error *err);
 void teg_tok_free(struct teg_tok *tok);

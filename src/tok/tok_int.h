@@ -212,6 +212,10 @@ enum teg_status teg_tok_from_hf(struct teg_tok *tok, const char *json_path, cons
 enum teg_status teg_tok_from_json(struct teg_tok *tok, struct teg_span json, struct teg_span config, const char *path,
                                   struct teg_error *err);
 
+/* A whole tokenizer from memory, for tests and fuzzing. */
+enum teg_status teg_tok_parse(struct teg_span json, struct teg_span config, const char *path,
+                              const struct teg_allocator *allocator, struct teg_tok **tok, struct teg_error *err);
+
 /* tokenizer.json's "normalizer" and "pre_tokenizer" (hf_steps.c); NULL and null are none. */
 struct json_t;
 enum teg_status teg_hf_normalizer(struct teg_tok *tok, const struct json_t *json, const char *path,
