@@ -1,5 +1,6 @@
 /* api.c: tegula.h over the modules. A model is what opening leaves behind: the source with its mapped file, the
  * tokenizer, the graph and the plan, all in one arena and all immutable from then on. */
+#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -335,6 +336,25 @@ void teg_chat_options_default(struct teg_chat_options *options)
     *options = (struct teg_chat_options){.size = sizeof *options};
 }
 
+/* The caller's text becomes part of a larger JSON text, so it must be one array and nothing else. */
+static enum teg_status check_array(const char *what, const char *json, size_t n_bytes, struct teg_error *err)
+{
+    json_error_t fault;
+    json_t *const value = json_loadb(json, n_bytes, 0, &fault);
+    const bool is_array = json_is_array(value);
+    json_decref(value);
+    if (!value)
+        FAIL_AT(
+            err, TEG_ERR_ARGUMENT, (uint64_t)fault.position,
+            "cannot render chat: %s, byte %d: expected a JSON array, found: %s; pass [{\"role\": …, \"content\": …}]",
+            what, fault.position, fault.text);
+    if (!is_array)
+        FAIL(err, TEG_ERR_ARGUMENT,
+             "cannot render chat: %s: expected a JSON array, found another value; pass [{\"role\": …, \"content\": …}]",
+             what);
+    return TEG_OK;
+}
+
 /* The variables a template sees, as transformers passes them. */
 static void put_variables(const struct teg_model *model, const char *messages, size_t n_bytes,
                           const struct teg_chat_options *o, struct teg_buf *out)
@@ -372,6 +392,9 @@ enum teg_status teg_chat_render(const struct teg_model *model, const char *messa
              "cannot render chat: %s: expected a chat template, found none; pass one, or use "
              "raw prompts",
              model->source->path);
+    TRY(check_array("messages", messages_json, n_bytes, err));
+    if (o.tools_json)
+        TRY(check_array("tools", o.tools_json, strlen(o.tools_json), err));
     struct teg_jinja *jinja = NULL;
     struct teg_buf variables = {0};
     struct teg_text json = {0};
