@@ -164,20 +164,22 @@ static enum teg_status put_number(const struct reading *r, const struct field *f
                                   bool is_bool, const char *type_name)
 {
     char *const at = (char *)r->hp + f->offset;
+    char found[64];
+    (void)snprintf(found, sizeof found, "%s %.9g", type_name, x);
     switch (f->type) {
     case FIELD_U32:
-        if (is_bool || x < 0 || x > INT32_MAX || x != floor(x))
-            return wrong_type(r, key, "a whole number from 0 to 2147483647", type_name);
+        if (is_bool || !(x >= 0 && x <= INT32_MAX) || x != floor(x))
+            return wrong_type(r, key, "a whole number from 0 to 2147483647", found);
         *(uint32_t *)(void *)at = (uint32_t)x;
         return TEG_OK;
     case FIELD_F32:
-        if (is_bool || !isfinite(x))
-            return wrong_type(r, key, "a finite number", type_name);
+        if (is_bool || !isfinite((float)x))
+            return wrong_type(r, key, "a finite number", found);
         *(float *)(void *)at = (float)x;
         return TEG_OK;
     case FIELD_BOOL:
         if (!is_bool)
-            return wrong_type(r, key, "true or false", type_name);
+            return wrong_type(r, key, "true or false", found);
         *(bool *)at = x != 0;
         return TEG_OK;
     default:
