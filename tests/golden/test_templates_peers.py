@@ -65,10 +65,10 @@ def fetch_templates():
     cache.mkdir(parents=True, exist_ok=True)
     found = sorted(cache.glob("llama_cpp_python-0.3.16*.tar.gz"))
     if not found:
-        done = subprocess.run([sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", ":all:",
-                               "--no-build-isolation", "-d", str(cache), SDIST], capture_output=True, check=False)
+        done = subprocess.run([sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary",
+                               "llama-cpp-python", "-d", str(cache), SDIST], capture_output=True, check=False)
         found = sorted(cache.glob("llama_cpp_python-0.3.16*.tar.gz"))
-        if not found:  # pip may fail to prepare the metadata after it has fetched the file
+        if not found:
             text = done.stderr.decode(errors="replace").strip().splitlines() or ["no message"]
             print("#", text[-1])
             return {}
