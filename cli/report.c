@@ -88,9 +88,25 @@ double cli_now(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
+/* Linux keeps ru_maxrss across exec, so it may be the parent's peak; VmHWM is this program's own. */
+static uint64_t peak_rss_of_proc(void)
+{
+    unsigned long long kib = 0;
+    char line[128];
+    FILE *const f = fopen("/proc/self/status", "re");
+    while (f && fgets(line, sizeof line, f) && sscanf(line, "VmHWM: %llu", &kib) != 1)
+        continue;
+    if (f)
+        fclose(f);
+    return kib * 1024;
+}
+
 uint64_t cli_peak_rss_bytes(void)
 {
     struct rusage usage;
+    const uint64_t own = peak_rss_of_proc();
+    if (own)
+        return own;
     if (getrusage(RUSAGE_SELF, &usage) != 0)
         return 0;
 #ifdef __APPLE__
