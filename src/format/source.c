@@ -274,6 +274,34 @@ static enum teg_status open_file(struct teg_source *source, bool need_tensors, s
     return teg_gguf_assemble(source, &part, need_tensors, true, err);
 }
 
+/* Core ML directories are programs, not named tensors: mil/ reads them. */
+static enum teg_status refuse_package(const struct teg_source *source, struct teg_error *err)
+{
+    static const char *const marks[] = {"Manifest.json", "coremldata.bin", "model.mil"};
+    struct teg_arena arena;
+    bool is_package = false;
+    teg_arena_init(&arena, source->arena.allocator);
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
+        struct stat st;
+        const char *const file = teg_arena_printf(&arena, "%s/%s", source->path, marks[i]);
+        is_package = is_package || (file && stat(file, &st) == 0);
+    }
+    teg_arena_free(&arena);
+    if (is_package)
+        FAIL(
+            err, TEG_ERR_UNSUPPORTED,
+            "cannot open model: %s: expected a GGUF file or a directory with config.json and safetensors, found a Core "
+            "ML package; use the GGUF or safetensors form of the model",
+            source->path);
+    return TEG_OK;
+}
+
+static enum teg_status open_directory(struct teg_source *source, bool need_tensors, struct teg_error *err)
+{
+    TRY(refuse_package(source, err));
+    return teg_hf_directory_read(source, need_tensors, err);
+}
+
 enum teg_status teg_source_open(const char *path, bool need_tensors, const struct teg_allocator *allocator,
                                 struct teg_source **out, struct teg_error *err)
 {
@@ -282,7 +310,7 @@ enum teg_status teg_source_open(const char *path, bool need_tensors, const struc
     struct stat st;
     const bool is_directory = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
     enum teg_status status =
-        is_directory ? teg_hf_directory_read(source, need_tensors, err) : open_file(source, need_tensors, err);
+        is_directory ? open_directory(source, need_tensors, err) : open_file(source, need_tensors, err);
     if (status == TEG_OK)
         status = teg_source_seal(source, err);
     if (status != TEG_OK) {
