@@ -343,6 +343,8 @@ static enum teg_status check_array(const char *what, const char *json, size_t n_
     json_t *const value = json_loadb(json, n_bytes, 0, &fault);
     const bool is_array = json_is_array(value);
     json_decref(value);
+    if (!value && !fault.text[0]) /* all that jansson says when memory ends */
+        return teg_base_fail_memory(err, "chat messages", n_bytes);
     if (!value)
         FAIL_AT(
             err, TEG_ERR_ARGUMENT, (uint64_t)fault.position,
