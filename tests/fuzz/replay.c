@@ -91,7 +91,8 @@ static uint8_t *read_all(const char *path, size_t *n_bytes)
         return NULL;
     uint8_t *bytes = NULL;
     long end = -1;
-    if (fseek(f, 0, SEEK_END) == 0 && (end = ftell(f)) >= 0 && (size_t)end <= LARGEST_BYTES && fseek(f, 0, SEEK_SET) == 0)
+    if (fseek(f, 0, SEEK_END) == 0 && (end = ftell(f)) >= 0 && (size_t)end <= LARGEST_BYTES &&
+        fseek(f, 0, SEEK_SET) == 0)
         bytes = malloc((size_t)end + 1);
     if (bytes)
         *n_bytes = fread(bytes, 1, (size_t)end, f);
