@@ -510,3 +510,64 @@ enum teg_status teg_mil_describe(struct teg_mil_reader *r, struct teg_span messa
         TRY(read_metadata(r, m.metadata));
     return teg_mil_check(r, message.bytes);
 }
+
+/* ---- without a description ---- */
+
+static void feature_of_var(const struct teg_mil_var *var, struct teg_mil_feature *f)
+{
+    const bool is_string = var->type.dtype == TEG_MIL_STRING;
+    *f = (struct teg_mil_feature){.name = var->name, .description = "", .dtype = var->type.dtype};
+    f->kind = var->type.kind == TEG_MIL_STATE    ? TEG_MIL_FEATURE_STATE
+              : var->type.kind == TEG_MIL_DICT   ? TEG_MIL_FEATURE_DICT_STRING
+              : var->type.kind == TEG_MIL_TENSOR ? is_string ? TEG_MIL_FEATURE_STRING : TEG_MIL_FEATURE_ARRAY
+                                                 : TEG_MIL_FEATURE_OTHER;
+    if (var->type.rank < 0)
+        return;
+    f->rank = (uint32_t)var->type.rank;
+    f->has_shape = f->rank > 0;
+    for (uint32_t d = 0; d < f->rank; d++) {
+        const bool is_open = var->type.dims[d] == TEG_MIL_UNKNOWN;
+        f->shape[d] = f->lower[d] = is_open ? 1 : var->type.dims[d];
+        f->upper[d] = is_open ? -1 : var->type.dims[d];
+    }
+}
+
+static enum teg_status describe_function(struct teg_mil_reader *r, const struct teg_mil_function *function,
+                                         struct teg_mil_interface *in)
+{
+    const struct teg_mil_block *const block = &function->block;
+    struct teg_mil_feature *const features =
+        teg_arena_array(r->arena, block->n_inputs + block->n_outputs, sizeof *features);
+    struct teg_mil_feature *const states = teg_arena_array(r->arena, block->n_inputs, sizeof *states);
+    if (!features || !states)
+        return teg_mil_no_memory(r, (block->n_inputs + block->n_outputs) * sizeof *features);
+    *in = (struct teg_mil_interface){.function = function->name,
+                                     .inputs = features,
+                                     .outputs = features + block->n_inputs,
+                                     .states = states,
+                                     .n_outputs = block->n_outputs,
+                                     .predicted_feature = "",
+                                     .predicted_probabilities = ""};
+    for (size_t i = 0; i < block->n_inputs; i++) {
+        const struct teg_mil_var *const var = &r->program->vars[block->inputs[i]];
+        feature_of_var(var, var->type.kind == TEG_MIL_STATE ? &states[in->n_states++] : &features[in->n_inputs++]);
+    }
+    for (size_t i = 0; i < block->n_outputs; i++)
+        feature_of_var(&r->program->vars[block->outputs[i]], &features[block->n_inputs + i]);
+    return TEG_OK;
+}
+
+enum teg_status teg_mil_describe_functions(struct teg_mil_reader *r)
+{
+    struct teg_mil_program *const p = r->program;
+    p->interfaces = teg_arena_array(r->arena, p->n_functions, sizeof *p->interfaces);
+    if (!p->interfaces)
+        return teg_mil_no_memory(r, p->n_functions * sizeof *p->interfaces);
+    for (size_t i = 0; i < p->n_functions; i++) {
+        TRY(describe_function(r, &p->functions[i], &p->interfaces[i]));
+        p->spec_version = (uint32_t)teg_max(p->spec_version, p->functions[i].opset);
+    }
+    const struct teg_mil_function *const main_function = teg_mil_find_function(p, "main");
+    p->default_function = main_function ? main_function->name : p->functions[0].name;
+    return teg_mil_check(r, NULL);
+}

@@ -103,7 +103,7 @@ enum teg_status teg_mil_read_text(struct teg_mil_reader *r, struct teg_span text
 /* The ModelDescription, after the functions are known: interfaces, metadata; then check.c. */
 enum teg_status teg_mil_describe(struct teg_mil_reader *r, struct teg_span message);
 /* Interfaces from the functions themselves, where there is no description (text from memory). */
-enum teg_status teg_mil_describe_from_functions(struct teg_mil_reader *r);
+enum teg_status teg_mil_describe_functions(struct teg_mil_reader *r);
 /* Description and functions agree. */
 enum teg_status teg_mil_check(struct teg_mil_reader *r, const uint8_t *at);
 

@@ -126,7 +126,7 @@ bool teg_mil_grow(struct teg_arena *arena, void **items, size_t n, size_t *capac
         return true;
     if (n > SIZE_MAX / 2)
         return false;
-    const size_t more = n ? 2 * n : 16;
+    const size_t more = n ? 2 * n : 4;
     void *const bigger = teg_arena_array(arena, more, item_bytes);
     if (!bigger)
         return false;

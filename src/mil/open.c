@@ -21,10 +21,22 @@ static enum teg_status read_package(struct teg_mil_program *program, struct teg_
     return teg_mil_read_spec(&r, model);
 }
 
+/* Program from model.mil, then what goes in and out of it from coremldata.bin, which is read as a file of its own. */
 static enum teg_status read_compiled(struct teg_mil_program *program, struct teg_error *err)
 {
-    FAIL(err, TEG_ERR_UNSUPPORTED, "cannot read ML program: %.200s: expected a .mlpackage, found a compiled model",
-         program->path);
+    struct teg_mlpackage *const package = &program->files->package;
+    struct teg_span text = {0}, data = {0}, description = {0};
+    TRY(teg_mlpackage_map(package, package->model_path, &text, err));
+    TRY(teg_mlpackage_map(package, "coremldata.bin", &data, err));
+    const char *const path = teg_arena_printf(&program->arena, "%s/coremldata.bin", program->path);
+    if (!path)
+        return teg_base_fail_memory(err, "path of a model", strlen(program->path));
+    TRY(teg_mlmodelc_description(data, path, &description, &program->spec_version, err));
+    struct teg_mil_reader r = reader_of(program, program->path, text, err);
+    TRY(teg_mil_read_text(&r, text));
+    r.path = path;
+    r.base = data.bytes;
+    return teg_mil_describe(&r, description);
 }
 
 static enum teg_status open_program(struct teg_mil_program *program, struct teg_error *err)
@@ -52,21 +64,42 @@ enum teg_status teg_mil_open(const char *path, const struct teg_allocator *alloc
     return finish(open_program(program, err), program, out);
 }
 
-static enum teg_status parse(bool is_text, struct teg_span file, struct teg_span weights, const char *path,
+static enum teg_status read_text_alone(struct teg_mil_reader *r, struct teg_span text)
+{
+    TRY(teg_mil_read_text(r, text));
+    return teg_mil_describe_functions(r);
+}
+
+struct memory {
+    enum teg_status (*read)(struct teg_mil_reader *r, struct teg_span file);
+    const char *format;
+};
+
+static enum teg_status parse(const struct memory *kind, struct teg_span file, struct teg_span weights, const char *path,
                              const struct teg_allocator *allocator, struct teg_mil_program **out, struct teg_error *err)
 {
     struct teg_mil_program *program = NULL;
-    TRY(teg_mil_program_new(path, is_text ? "mlmodelc" : "mlpackage", allocator, &program, err));
+    TRY(teg_mil_program_new(path, kind->format, allocator, &program, err));
     program->files->in_memory = true;
     program->files->weights = weights;
     struct teg_mil_reader r = reader_of(program, program->path, file, err);
-    return finish(teg_mil_read_spec(&r, file), program, out);
+    return finish(kind->read(&r, file), program, out);
 }
 
 enum teg_status teg_mil_parse_spec(const uint8_t *bytes, size_t n_bytes, const uint8_t *weights, size_t n_weight_bytes,
                                    const char *path, const struct teg_allocator *allocator,
                                    struct teg_mil_program **program, struct teg_error *err)
 {
-    return parse(false, (struct teg_span){bytes, n_bytes}, (struct teg_span){weights, n_weight_bytes}, path, allocator,
+    static const struct memory kind = {teg_mil_read_spec, "mlpackage"};
+    return parse(&kind, (struct teg_span){bytes, n_bytes}, (struct teg_span){weights, n_weight_bytes}, path, allocator,
                  program, err);
+}
+
+enum teg_status teg_mil_parse_text(const char *text, size_t n_bytes, const uint8_t *weights, size_t n_weight_bytes,
+                                   const char *path, const struct teg_allocator *allocator,
+                                   struct teg_mil_program **program, struct teg_error *err)
+{
+    static const struct memory kind = {read_text_alone, "mlmodelc"};
+    return parse(&kind, (struct teg_span){(const uint8_t *)text, n_bytes}, (struct teg_span){weights, n_weight_bytes},
+                 path, allocator, program, err);
 }
