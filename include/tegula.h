@@ -345,6 +345,208 @@ TEG_API void teg_sampler_accept(struct teg_sampler *sampler, int32_t id);
 TEG_API int32_t teg_sampler_pick(struct teg_sampler *sampler, const float *logits);
 TEG_API void teg_sampler_free(struct teg_sampler *sampler);
 
+/* ---- ML programs ---- */
+
+/* A Core ML ML Program: a .mlpackage or .mlmodelc directory. Immutable after teg_program_open and usable from any
+ * number of threads; a state is used by one thread at a time.
+ *
+ *     struct teg_program *program = NULL;
+ *     struct teg_values *outputs = NULL;
+ *     struct teg_feature_value x = {.name = "x", .kind = TEG_FEATURE_ARRAY, .element = TEG_ELEMENT_F32,
+ *                                   .rank = 2, .dims = {1, 64}, .data = floats};
+ *     if (teg_program_open("m.mlpackage", NULL, &program, &err) == TEG_OK
+ *         && teg_program_predict(program, &x, 1, NULL, &outputs, &err) == TEG_OK)
+ *         use(teg_values_at(outputs, 0)->data);
+ *     teg_values_free(outputs);
+ *     teg_program_free(program);
+ */
+struct teg_program;
+
+enum { TEG_MAX_RANK = 8 };
+
+enum teg_program_mode {
+    TEG_PROGRAM_EXACT = 0,    /* float values are rounded to the declared type at inputs, outputs and states only */
+    TEG_PROGRAM_EMULATE_FP16, /* the result of every op that is declared fp16 is rounded, as on a device */
+};
+
+struct teg_program_options {
+    size_t size;
+    const struct teg_allocator *allocator; /* NULL: malloc; must outlive the program, its states and values */
+    enum teg_program_mode mode;
+    uint32_t n_threads;           /* 0: the CPUs this process may use */
+    uint64_t max_bytes;           /* that one prediction may hold at once; 0: the machine's memory */
+    uint64_t max_loop_iterations; /* a while_loop is given up after so many; 0: 100 million */
+    uint64_t seed;                /* of random_* ops that give none */
+    const char *target;           /* "iOS17", "macOS15", …: fail where the program needs a newer system; NULL: any */
+};
+TEG_API void teg_program_options_default(struct teg_program_options *options);
+
+/* Reads and checks the package; functions are made ready by their first use or by teg_program_prepare. */
+TEG_API enum teg_status teg_program_open(const char *path, const struct teg_program_options *options,
+                                         struct teg_program **program, struct teg_error *err);
+TEG_API void teg_program_free(struct teg_program *program);
+/* Makes a function ready to run (NULL: the default one), so that what cannot run is known before a prediction. */
+TEG_API enum teg_status teg_program_prepare(struct teg_program *program, const char *function, struct teg_error *err);
+
+struct teg_program_info {
+    const char *format; /* "mlpackage", "mlmodelc" */
+    uint32_t spec_version;
+    const char *default_function;
+    const char *author, *license, *version, *description; /* "" where absent */
+    size_t n_functions, n_metadata, n_weights, n_requirements;
+    uint64_t weights_bytes; /* in weight files, each record once */
+};
+TEG_API const struct teg_program_info *teg_program_info(const struct teg_program *program);
+/* User-defined metadata; both texts live as long as the program. */
+TEG_API enum teg_status teg_program_metadata(const struct teg_program *program, size_t index, const char **key,
+                                             const char **value);
+/* One constant of a weight file. */
+TEG_API enum teg_status teg_program_weight(const struct teg_program *program, size_t index, struct teg_weight *weight);
+
+struct teg_function {
+    const char *name, *opset; /* "main", "CoreML8" */
+    uint32_t spec_version;    /* that brought the opset: 6 … 10 */
+    size_t n_inputs, n_outputs, n_states, n_ops;
+    const char *predicted_feature, *predicted_probabilities; /* of classifiers; "" otherwise */
+};
+TEG_API enum teg_status teg_program_function(const struct teg_program *program, size_t index,
+                                             struct teg_function *function);
+/* The index of a function by name (NULL: the default one), or SIZE_MAX. */
+TEG_API size_t teg_program_find_function(const struct teg_program *program, const char *name);
+/* The ops of a function (NULL: the default one), a line each. */
+TEG_API enum teg_status teg_program_dump(const struct teg_program *program, const char *function, struct teg_text *text,
+                                         struct teg_error *err);
+
+enum teg_element {
+    TEG_ELEMENT_F16, /* IEEE half, as uint16_t bits */
+    TEG_ELEMENT_F32,
+    TEG_ELEMENT_F64,
+    TEG_ELEMENT_I8,
+    TEG_ELEMENT_U8,
+    TEG_ELEMENT_I16,
+    TEG_ELEMENT_U16,
+    TEG_ELEMENT_I32,
+    TEG_ELEMENT_U32,
+    TEG_ELEMENT_I64,
+    TEG_ELEMENT_U64,
+    TEG_ELEMENT_BOOL, /* a byte, 0 or 1 */
+    TEG_ELEMENT_COUNT
+};
+/* "float32", as NumPy says it. */
+TEG_API const char *teg_element_name(enum teg_element element);
+TEG_API size_t teg_element_bytes(enum teg_element element);
+
+enum teg_feature_kind {
+    TEG_FEATURE_ARRAY,
+    TEG_FEATURE_IMAGE,
+    TEG_FEATURE_STATE,
+    TEG_FEATURE_INT64,
+    TEG_FEATURE_DOUBLE,
+    TEG_FEATURE_STRING,
+    TEG_FEATURE_DICT_INT64, /* int64 labels to probabilities */
+    TEG_FEATURE_DICT_STRING,
+    TEG_FEATURE_OTHER,
+};
+enum teg_feature_role { TEG_ROLE_INPUT, TEG_ROLE_OUTPUT, TEG_ROLE_STATE };
+enum teg_colour { TEG_COLOUR_RGB, TEG_COLOUR_BGR, TEG_COLOUR_GRAY, TEG_COLOUR_GRAY_F16 };
+
+/* What a function takes, gives or keeps. Texts and shapes live as long as the program. */
+struct teg_feature {
+    const char *name, *description;
+    enum teg_feature_kind kind;
+    enum teg_element element; /* arrays, states; of images what predict takes: u8, or f32 for fp16 grey */
+    bool optional;
+    bool has_default; /* optional arrays: default_value stands for the missing input */
+    double default_value;
+    bool has_shape; /* false: known only at run time */
+    uint32_t rank;
+    int64_t shape[TEG_MAX_RANK];                      /* the default shape; images: H, W, 3 or H, W */
+    int64_t lower[TEG_MAX_RANK], upper[TEG_MAX_RANK]; /* what each dimension may be; upper -1: unbounded */
+    const int64_t (*enumerated)[TEG_MAX_RANK];        /* NULL: none; entry 0 is the default; images: H, W */
+    size_t n_enumerated;
+    enum teg_colour colour; /* images */
+};
+TEG_API enum teg_status teg_program_feature(const struct teg_program *program, size_t function,
+                                            enum teg_feature_role role, size_t index, struct teg_feature *feature);
+
+/* Why a program needs a system. One row for each feature and function, at the first op that has it. */
+struct teg_requirement {
+    const char *feature;  /* "states", "4-bit weights" */
+    const char *function; /* "" where it is the program as a whole */
+    const char *where;    /* the op or value that has it, "" where it is none */
+    uint32_t spec_version;
+    const char *systems; /* "iOS 18, macOS 15, tvOS 18, watchOS 11, visionOS 2" */
+};
+TEG_API enum teg_status teg_program_requirement(const struct teg_program *program, size_t index,
+                                                struct teg_requirement *requirement);
+/* Fails with the feature, the op and the needed version where the program needs a newer system than `target`. */
+TEG_API enum teg_status teg_program_check_target(const struct teg_program *program, const char *target,
+                                                 struct teg_error *err);
+/* The systems of the newest requirement and its Xcode: "iOS 18, macOS 15, …"; lives forever. */
+TEG_API const char *teg_program_minimum_systems(const struct teg_program *program);
+
+/* A value by name: an input that the caller holds, or an output that the library holds. */
+struct teg_feature_value {
+    const char *name;
+    enum teg_feature_kind kind;
+    enum teg_element element; /* arrays and images; images are u8 [H, W, 3] RGB, u8 [H, W] or f32 [H, W] */
+    uint32_t rank;
+    uint64_t dims[TEG_MAX_RANK];
+    const void *data;   /* row-major, contiguous, any alignment */
+    int64_t integer;    /* INT64 */
+    double real;        /* DOUBLE */
+    const char *string; /* STRING: UTF-8 */
+    size_t n_entries;   /* dictionaries: a key and a value each */
+    const int64_t *integer_keys;
+    const char *const *string_keys;
+    const double *entry_values;
+};
+
+/* Named values that the library made; free them before their program. */
+struct teg_values;
+TEG_API size_t teg_values_count(const struct teg_values *values);
+/* NULL: no such index. */
+TEG_API const struct teg_feature_value *teg_values_at(const struct teg_values *values, size_t index);
+TEG_API void teg_values_free(struct teg_values *values);
+
+/* What the stateful functions of a program keep between predictions: zero at first, shared by all its functions. */
+struct teg_state;
+TEG_API enum teg_status teg_state_new(const struct teg_program *program, struct teg_state **state,
+                                      struct teg_error *err);
+TEG_API void teg_state_free(struct teg_state *state);
+TEG_API size_t teg_state_count(const struct teg_state *state);
+TEG_API const char *teg_state_name(const struct teg_state *state, size_t index);
+/* A copy in the declared type; the caller frees it. */
+TEG_API enum teg_status teg_state_read(const struct teg_state *state, const char *name, struct teg_values **value,
+                                       struct teg_error *err);
+/* value->name says which; the shape must be the state's, numbers are converted to its type. */
+TEG_API enum teg_status teg_state_write(struct teg_state *state, const struct teg_feature_value *value,
+                                        struct teg_error *err);
+
+struct teg_predict_options {
+    size_t size;
+    const char *function;      /* NULL: the default one */
+    struct teg_state *state;   /* NULL only where the function has no states */
+    const volatile bool *stop; /* set to true from elsewhere to give up: TEG_ERR_INTERRUPTED; may be NULL */
+};
+TEG_API void teg_predict_options_default(struct teg_predict_options *options);
+
+/* Runs a function once. Inputs are found by name and must be exactly those of the function (optional ones may be left
+ * out); their shapes must be declared ones; numbers are converted to the declared type. *outputs belongs to the
+ * caller, in the order of the description, in the declared types; scalars have the shape (1). On failure the state is
+ * as before. */
+TEG_API enum teg_status teg_program_predict(struct teg_program *program, const struct teg_feature_value *inputs,
+                                            size_t n_inputs, const struct teg_predict_options *options,
+                                            struct teg_values **outputs, struct teg_error *err);
+
+/* What the prediction that made `values` was. */
+struct teg_predict_report {
+    const char *overflow_op; /* emulate-fp16: the first op that made an infinity of finite numbers; NULL: none */
+    uint64_t peak_bytes;     /* most that values took at once, constants and inputs not counted */
+    uint64_t n_ops;          /* ops run, those of loops each time */
+};
+TEG_API void teg_values_report(const struct teg_values *values, struct teg_predict_report *report);
+
 #ifdef __cplusplus
 }
 #endif
