@@ -178,7 +178,7 @@ static enum teg_status check_declared(const struct teg_eval_call *c, teg_mil_var
                                       const size_t *dims)
 {
     const struct teg_mil_var *const v = &c->frame->eval->program->vars[var];
-    bool fits = v->type.kind != TEG_MIL_LIST && rank <= TEG_MIL_MAX_RANK;
+    bool fits = (v->type.kind == TEG_MIL_TENSOR || v->type.kind == TEG_MIL_STATE) && rank <= TEG_MIL_MAX_RANK;
     if (fits && v->type.rank >= 0) {
         fits = (uint32_t)v->type.rank == rank;
         for (uint32_t d = 0; fits && d < rank; d++)
@@ -200,7 +200,8 @@ enum teg_status teg_frame_bind(struct teg_eval_call *c, teg_mil_var_id var, stru
     struct teg_eval_frame *const f = c->frame;
     const struct teg_mil_var *const v = &f->eval->program->vars[var];
     enum teg_status s = TEG_OK;
-    if ((v->type.kind == TEG_MIL_LIST) != (array->form == TEG_FORM_LIST))
+    const bool is_list = v->type.kind == TEG_MIL_LIST || v->type.kind == TEG_MIL_DICT;
+    if (is_list != (array->form == TEG_FORM_LIST))
         s = teg_op_fail(c, TEG_ERR_FORMAT, "output %s: expected a value of the declared kind, found another", v->name);
     else if (array->form != TEG_FORM_LIST && array->form != teg_form_of(v->type.dtype))
         s = teg_op_fail(c, TEG_ERR_FORMAT, "output %s: expected %s as declared, found %s", v->name,

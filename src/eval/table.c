@@ -6,7 +6,8 @@
 #include "eval/eval.h"
 
 static const struct teg_eval_row *const tables[] = {
-    teg_eval_rows_control,
+    teg_eval_rows_control, teg_eval_rows_unary, teg_eval_rows_binary, teg_eval_rows_reduce,
+    teg_eval_rows_shape,   teg_eval_rows_slice, teg_eval_rows_layout, teg_eval_rows_fill,
 };
 
 const struct teg_eval_row *teg_eval_find_row(const char *type, uint32_t opset)
