@@ -108,8 +108,9 @@ static enum teg_status check_described(struct teg_mil_reader *r, const struct te
                                        const struct teg_mil_interface *interface, const uint8_t *at)
 {
     const struct teg_mil_block *const block = &function->block;
+    /* Each described one was found. A name is described once in its list; once in both would be two types. */
     if (block->n_inputs == interface->n_inputs + interface->n_states)
-        return TEG_OK; /* each described one was found, and none is described twice */
+        return TEG_OK;
     for (size_t i = 0; i < block->n_inputs; i++) {
         const char *const name = r->program->vars[block->inputs[i]].name;
         bool found = false;
@@ -177,6 +178,25 @@ static enum teg_status check_states(struct teg_mil_reader *r, const struct teg_m
     return TEG_OK;
 }
 
+/* ---- order ---- */
+
+/* Protobuf's and MIL text's inputs have no order that means anything; the description's is the one people see. */
+static enum teg_status order_inputs(struct teg_mil_reader *r, struct teg_mil_block *block,
+                                    const struct teg_mil_interface *interface)
+{
+    const size_t n = interface->n_inputs + interface->n_states;
+    teg_mil_var_id *const ids = teg_arena_array(r->arena, n, sizeof *ids);
+    if (!ids)
+        return teg_mil_no_memory(r, n * sizeof *ids);
+    for (size_t i = 0; i < n; i++) {
+        const bool is_state = i >= interface->n_inputs;
+        const char *const name = is_state ? interface->states[i - interface->n_inputs].name : interface->inputs[i].name;
+        ids[i] = (teg_mil_var_id)(find_var(r->program, block->inputs, block->n_inputs, name) - r->program->vars);
+    }
+    block->inputs = ids;
+    return TEG_OK;
+}
+
 /* ---- all ---- */
 
 /* A hostile interface would make the searches quadratic; real ones have tens of features. */
@@ -184,9 +204,9 @@ enum { MOST_FEATURES = 4096 };
 
 enum teg_status teg_mil_check(struct teg_mil_reader *r, const uint8_t *at)
 {
-    const struct teg_mil_program *const p = r->program;
+    struct teg_mil_program *const p = r->program;
     for (size_t i = 0; i < p->n_functions; i++) {
-        const struct teg_mil_function *const function = &p->functions[i];
+        struct teg_mil_function *const function = &p->functions[i];
         const struct teg_mil_block *const block = &function->block;
         const struct teg_mil_interface *const in = &p->interfaces[i];
         const struct features inputs = {in->inputs, in->n_inputs, "input", true};
@@ -200,6 +220,7 @@ enum teg_status teg_mil_check(struct teg_mil_reader *r, const uint8_t *at)
         TRY(check_features(r, function, &states, block->inputs, block->n_inputs, at));
         TRY(check_features(r, function, &outputs, block->outputs, block->n_outputs, at));
         TRY(check_described(r, function, in, at));
+        TRY(order_inputs(r, &function->block, in));
         TRY(check_states(r, function, at));
         TRY(check_block(r, block, at));
     }

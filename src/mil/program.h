@@ -134,7 +134,7 @@ struct teg_mil_function {
     const char *name;
     const char *opset_name;
     uint32_t opset;             /* 6 … 10 */
-    struct teg_mil_block block; /* inputs: states among them */
+    struct teg_mil_block block; /* inputs: in the order of the description, then the states in theirs */
 };
 
 /* ---- what the model description adds ---- */
