@@ -10,6 +10,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "kernel/gemm.h"
 #include "kernel/kernels.h"
 
 static double now(void)
@@ -72,6 +73,114 @@ static void bench_linear(const char *isa, const struct teg_kernels *kernels, enu
     printf("%-8s linear_f32 %-6s T=%-4zu N=%-5zu K=%-5zu %7.2f GMAC/s %7.2f GB/s\n", isa, teg_dtype_info(dtype)->name,
            t, n, k, (double)(t * n * k) / seconds * 1e-9, (double)(n * row_bytes) / seconds * 1e-9);
     free(x), free(y), free(scratch), free(w);
+}
+
+/* The int8 peak, timed between the runs of a kernel: on a shared machine only their ratio means something. */
+#if defined(__x86_64__)
+#include <immintrin.h>
+__attribute__((target("avx512f,avx512vnni"))) static void peak_products(size_t n)
+{
+    __m512i s[12];
+    const __m512i a = _mm512_set1_epi8(3), b = _mm512_set1_epi8(1);
+#pragma GCC unroll 12
+    for (int i = 0; i < 12; i++)
+        s[i] = _mm512_set1_epi32(i);
+    for (size_t k = 0; k < n; k += 12) {
+#pragma GCC unroll 12
+        for (int i = 0; i < 12; i++) {
+            s[i] = _mm512_dpbusd_epi32(s[i], a, b);
+            __asm__ volatile("" : "+v"(s[i]));
+        }
+    }
+}
+
+static double peak_seconds(const struct teg_cpu *cpu, double macs)
+{
+    const size_t n = (size_t)(macs / 64);
+    if (!cpu->has[TEG_ISA_AVX512VNNI])
+        return 0;
+    const double start = now();
+    peak_products(n);
+    return now() - start;
+}
+#else
+static double peak_seconds(const struct teg_cpu *cpu, double macs)
+{
+    (void)cpu, (void)macs;
+    return 0;
+}
+#endif
+
+static int by_value(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+enum { RATIOS = 15 };
+
+static void bench_gemm(const struct teg_cpu *cpu, const struct teg_gemm *gemm, enum teg_dtype dtype, size_t t, size_t n,
+                       size_t k)
+{
+    size_t row_bytes = 0;
+    teg_dtype_row_bytes(dtype, k, &row_bytes);
+    const size_t x_bytes = teg_gemm_row_bytes(k), packed = teg_gemm_packed_bytes(dtype, n, k);
+    float *const x = floats(t * k), *const y = floats(t * n), *const scratch = floats(teg_gemm_scratch_floats());
+    void *const w = aligned(packed), *const q = aligned(t * x_bytes);
+    gemm->quantize(x, k, q, x_bytes, 1, t, k);
+    const struct teg_gemm_args args = {.x = q,
+                                       .x_stride_bytes = x_bytes,
+                                       .terms = 1,
+                                       .w = w,
+                                       .w_dtype = dtype,
+                                       .y = y,
+                                       .y_stride = n,
+                                       .n_tokens = t,
+                                       .k = k,
+                                       .n1 = n,
+                                       .scratch = scratch};
+    const double macs = (double)(t * n * k);
+    double ratios[RATIOS], best = 1e9;
+    for (int i = 0; i < RATIOS; i++) {
+        const double peak = t > 1 ? peak_seconds(cpu, macs / 4) * 4 : 0;
+        const double start = now();
+        gemm->run(&args);
+        const double seconds = now() - start;
+        ratios[i] = peak / seconds;
+        best = seconds < best ? seconds : best;
+    }
+    qsort(ratios, RATIOS, sizeof *ratios, by_value);
+    printf("%-18s %-6s T=%-4zu N=%-5zu K=%-5zu %7.2f GMAC/s %6.2f GB/s", gemm->name, teg_dtype_info(dtype)->name, t, n,
+           k, macs / best * 1e-9, (double)packed / best * 1e-9);
+    if (ratios[RATIOS - 1] > 0)
+        printf("  %.0f %% of VPDPBUSD (median), best %.0f %%", 100 * ratios[RATIOS / 2], 100 * ratios[RATIOS - 1]);
+    printf("\n");
+    free(x), free(y), free(scratch), free(w), free(q);
+}
+
+static void bench_quantize(const struct teg_gemm *gemm)
+{
+    const size_t t = 64, k = 2048;
+    float *const x = floats(t * k);
+    void *const q = aligned(t * teg_gemm_row_bytes(k));
+    double seconds;
+    BEST(seconds, gemm->quantize(x, k, q, teg_gemm_row_bytes(k), 1, t, k));
+    printf("%-18s quantize %7.2f G values/s\n", gemm->name, (double)(t * k) / seconds * 1e-9);
+    free(x), free(q);
+}
+
+static void bench_gemms(const struct teg_cpu *cpu, const struct teg_gemm *gemm)
+{
+    static const enum teg_dtype types[] = {TEG_DTYPE_Q4_0, TEG_DTYPE_Q4_1, TEG_DTYPE_Q4_K,  TEG_DTYPE_Q5_0,
+                                           TEG_DTYPE_Q6_K, TEG_DTYPE_Q8_0, TEG_DTYPE_IQ4_XS};
+    bench_quantize(gemm);
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        bench_gemm(cpu, gemm, types[i], 256, 512, 2048);
+        bench_gemm(cpu, gemm, types[i], 1, 8192, 8192);
+    }
+    bench_gemm(cpu, gemm, TEG_DTYPE_Q4_1, 256, 576, 576);
+    bench_gemm(cpu, gemm, TEG_DTYPE_Q4_0, 256, 128, 8192);
+    bench_gemm(cpu, gemm, TEG_DTYPE_Q4_0, 8, 2048, 2048);
 }
 
 static void bench_decode(const char *isa, const struct teg_kernels *kernels, enum teg_dtype dtype)
@@ -196,6 +305,9 @@ int main(int argc, char **argv)
             continue;
         if (teg_kernels_select_isa(&cpu, (enum teg_isa)isa, &kernels))
             bench_isa(name, &kernels, argc > 1 ? argv[1] : "");
+        const struct teg_gemm *const gemm = teg_gemm_select_isa(&cpu, (enum teg_isa)isa);
+        if (gemm && wanted(argc > 1 ? argv[1] : "", "gemm"))
+            bench_gemms(&cpu, gemm);
     }
     return 0;
 }

@@ -1,0 +1,458 @@
+/* kernel/ref/gemm_tmpl.h: the integer GEMM of kernel/gemm.h for the vectors of the file that includes it.
+ *
+ * Parameters: a vec_*.h, and
+ *   GEMM_MR        rows of the register tile; it is two vectors wide
+ *   GEMM_NAME, GEMM_RECORD, GEMM_ISA
+ *   v_dot(s, w, a)       s + Σ of the 4 products u8 · s8 in each 32-bit lane, exact
+ *   v_dot_pair(s, w, a)  s + Σ of the 2 products s16 · s16
+ *   v_copy(p)            the 32 bits at p in every lane
+ *   v_lut(t, i)          byte i of the 16 bytes t for each byte of i (0 … 15)
+ *
+ * For each panel of 32 columns: unpack 16 groups of k to bytes and float scales in the first-level cache, run all rows
+ * of activations over them, six at a time, go on with the next 16 groups. Sums wait in scratch between, which changes
+ * no bit of them. A single row takes the same road: unpacking costs as much again as its products, and both together
+ * are faster than memory delivers the packed bytes. Not taken: products straight from nibbles in the inner loop, whose
+ * shifts and masks compete with the dot products for the same ports in every tile of rows. */
+#include "kernel/gemm_layout.h"
+#include "kernel/ref/vec_types.h"
+#include "kernel/rows.h"
+
+typedef uint8_t vq __attribute__((vector_size(sizeof(vf))));
+typedef uint16_t vw __attribute__((vector_size(sizeof(vf))));
+typedef int8_t v_bytes __attribute__((vector_size(VL)));
+typedef uint8_t v_ubytes __attribute__((vector_size(VL)));
+
+#define PANEL_VECTORS (COLUMNS / VL)
+#define NV 2
+
+/* ---- unpacking ---- */
+
+TEG_INLINE vq q_load(const uint8_t *p)
+{
+    vq v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+/* Bits that cross into the neighbouring byte are masked by the callers. */
+TEG_INLINE vq q_right(vq v, const size_t n)
+{
+    return (vq)((vw)v >> (uint16_t)n);
+}
+
+TEG_INLINE vq q_left(vq v, const size_t n)
+{
+    return (vq)((vw)v << (uint16_t)n);
+}
+
+/* Bit i of each byte of v to bit `to`. */
+TEG_INLINE vq q_bit(vq v, const size_t i, const size_t to)
+{
+    return (i < to ? q_left(v, to - i) : q_right(v, i - to)) & (uint8_t)(1u << to);
+}
+
+static const uint8_t iq4_table[16] = IQ4_TABLE, fp4_table[16] = FP4_TABLE;
+
+/* The codes of quad `quad` at vector `v` of the panel; src: the group's planes. */
+TEG_INLINE vq unpack_quad(const enum gemm_codes codes, const uint8_t *src, const size_t v, const size_t quad)
+{
+    const uint8_t *const at = src + v * sizeof(vq);
+    if (codes == CODES_8)
+        return q_load(at + quad * QUAD_BYTES);
+    if (codes == CODES_2 || codes == CODES_3) {
+        const vq q = q_right(q_load(at + quad / 4 * QUAD_BYTES), quad % 4 * 2) & 3;
+        return codes == CODES_2 ? q : q | q_bit(q_load(at + 2 * QUAD_BYTES), quad, 2);
+    }
+    const vq both = q_load(at + quad / 2 * QUAD_BYTES);
+    const vq q = (quad % 2 ? q_right(both, 4) : both) & 15;
+    if (codes == CODES_IQ4)
+        return (vq)v_lut(iq4_table, (vi)q);
+    if (codes == CODES_FP4)
+        return (vq)v_lut(fp4_table, (vi)q);
+    if (codes == CODES_5)
+        return q | q_bit(q_load(at + 4 * QUAD_BYTES), quad, 4);
+    if (codes == CODES_6) {
+        const vq upper = q_load(at + (4 + quad / 4) * QUAD_BYTES);
+        return q | ((quad % 4 < 2 ? q_left(upper, 4 - quad % 4 * 2) : q_right(upper, quad % 4 * 2 - 4)) & 48);
+    }
+    return q;
+}
+
+TEG_INLINE void unpack_codes(const enum gemm_codes codes, const bool halves, const int zero, const uint8_t *src,
+                             struct gemm_unit *u)
+{
+    const vi ones = (vi){0} + 0x01010101, upper = (vi){0} + zero * 65536;
+    for (size_t v = 0; v < PANEL_VECTORS; v++) {
+        vi sum = upper;
+#pragma GCC unroll 8
+        for (size_t quad = 0; quad < 8; quad++) {
+            const vq q = unpack_quad(codes, src, v, quad);
+            memcpy(u->codes[quad] + v * sizeof q, &q, sizeof q);
+            sum = v_dot(sum, (vi)q, ones);
+            if (halves && quad == 3) {
+                memcpy(u->part[0].pair + v * VL, &sum, sizeof sum);
+                sum = upper;
+            }
+        }
+        memcpy(u->part[halves].pair + v * VL, &sum, sizeof sum);
+    }
+}
+
+TEG_INLINE vf f_load(const float *p)
+{
+    vf v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+TEG_INLINE void f_store(float *p, vf v)
+{
+    memcpy(p, &v, sizeof v);
+}
+
+TEG_INLINE vf from_signed(const uint8_t *p)
+{
+    v_bytes b;
+    memcpy(&b, p, sizeof b);
+    return __builtin_convertvector(b, vf);
+}
+
+TEG_INLINE v_ubytes load_ubytes(const uint8_t *p)
+{
+    v_ubytes b;
+    memcpy(&b, p, sizeof b);
+    return b;
+}
+
+/* Scales (and minimums) of group g of a block. Every product is exact: f16 times at most 8 bits. */
+TEG_INLINE void unpack_scales(const enum gemm_header header, const uint8_t *h, size_t g, struct gemm_unit *u)
+{
+    for (size_t c = 0; c < COLUMNS; c += VL) {
+        float *const scale = u->part[0].scale + c, *const minimum = u->part[0].minimum + c;
+        if (header == HEADER_E) {
+            /* 2^(e - 128); below e = 2 a denormal */
+            const vi e = __builtin_convertvector(load_ubytes(h + c), vi);
+            const vi small = e < 2;
+            f_store(scale, (vf)((small & (0x200000 + e * 0x200000)) | (~small & (e - 1) << 23)));
+            continue;
+        }
+        const vf d = v_load_f16(h + 2 * c), second = v_load_f16(h + 2 * COLUMNS + 2 * c);
+        if (header == HEADER_D || header == HEADER_DM) {
+            f_store(scale, d);
+            if (header == HEADER_DM)
+                f_store(minimum, second);
+        } else if (header == HEADER_K) {
+            f_store(scale, d * from_signed(h + (4 + g) * COLUMNS + c));
+            f_store(minimum, -second * from_signed(h + (12 + g) * COLUMNS + c));
+        } else if (header == HEADER_S8) {
+            f_store(scale, d * from_signed(h + (2 + g) * COLUMNS + c));
+        } else {
+            for (size_t i = 0; i < 2; i++) {
+                if (header == HEADER_S16) {
+                    f_store(u->part[i].scale + c, d * from_signed(h + (2 + 2 * g + i) * COLUMNS + c));
+                    continue;
+                }
+                const v_ubytes both = load_ubytes(h + (4 + 2 * g + i) * COLUMNS + c);
+                f_store(u->part[i].scale + c, d * __builtin_convertvector(both & 15, vf));
+                f_store(u->part[i].minimum + c, -second * __builtin_convertvector(both >> 4, vf));
+            }
+        }
+    }
+}
+
+#define HALVES(header) ((header) == HEADER_S16 || (header) == HEADER_2K)
+#define MINIMUMS(header) ((header) == HEADER_DM || (header) == HEADER_K || (header) == HEADER_2K)
+
+/* Groups g0 … g0 + n - 1 of a panel to units. */
+#define X(dtype, header, codes, groups, zero)                                                                          \
+    static void unpack_##dtype(const uint8_t *panel, size_t g0, size_t n, struct gemm_unit *u)                         \
+    {                                                                                                                  \
+        const size_t block_bytes = HEADER_BYTES(header) + (groups)*CODE_BYTES(codes);                                  \
+        for (size_t g = g0; g < g0 + n; g++, u++) {                                                                    \
+            const uint8_t *const block = panel + g / (groups)*block_bytes;                                             \
+            unpack_scales(header, block, g % (groups), u);                                                             \
+            unpack_codes(codes, HALVES(header), zero, block + HEADER_BYTES(header) + g % (groups)*CODE_BYTES(codes),   \
+                         u);                                                                                           \
+        }                                                                                                              \
+    }
+GEMM_TYPES(X)
+#undef X
+
+/* ---- the tile ---- */
+
+struct gemm_rows {
+    const struct gemm_group *x; /* row 0, group 0 */
+    size_t stride_bytes;
+};
+
+TEG_INLINE const struct gemm_group *group_of(const struct gemm_rows *rows, size_t m, size_t g)
+{
+    return (const struct gemm_group *)(const void *)((const char *)rows->x + m * rows->stride_bytes) + g;
+}
+
+/* A half group has its own Σu: the second is the whole less the first. */
+TEG_INLINE vi pair_of(const struct gemm_group *x, const bool halves, const size_t part)
+{
+    const vi whole = v_copy(&x->pair);
+    if (!halves)
+        return whole;
+    const vi low = v_copy(&x->pair_low);
+    return part == 0 ? low : whole - (low & (int32_t)0xffff0000);
+}
+
+/* sums[m][32], columns c … c + 2 VL - 1, += products over n groups. `mr`, `halves`, `minimums` are constants. */
+TEG_INLINE void gemm_tile(const size_t mr, const bool halves, const bool minimums, const struct gemm_unit *u, size_t n,
+                          const struct gemm_rows *rows, size_t c, float *sums)
+{
+    vf acc[GEMM_MR][NV];
+#pragma GCC unroll 8
+    for (size_t m = 0; m < mr; m++)
+        for (size_t j = 0; j < NV; j++)
+            acc[m][j] = f_load(sums + m * COLUMNS + c + j * VL);
+    for (size_t g = 0; g < n; g++, u++) {
+        for (size_t part = 0; part < (halves ? 2 : 1); part++) {
+            const struct gemm_part *const p = &u->part[part];
+            vi s[GEMM_MR][NV];
+            const vi p0 = (vi)f_load((const float *)(const void *)(p->pair + c));
+            const vi p1 = (vi)f_load((const float *)(const void *)(p->pair + c + VL));
+#pragma GCC unroll 8
+            for (size_t m = 0; m < mr; m++) {
+                const vi a = pair_of(group_of(rows, m, g), halves, part);
+                s[m][0] = v_dot_pair((vi){0}, p0, a);
+                s[m][1] = v_dot_pair((vi){0}, p1, a);
+            }
+            const size_t quads = halves ? 4 : 8;
+#pragma GCC unroll 8
+            for (size_t quad = part * quads; quad < (part + 1) * quads; quad++) {
+                const vi w0 = (vi)q_load(u->codes[quad] + 4 * c), w1 = (vi)q_load(u->codes[quad] + 4 * (c + VL));
+#pragma GCC unroll 8
+                for (size_t m = 0; m < mr; m++) {
+                    const vi a = v_copy(group_of(rows, m, g)->u + 4 * quad);
+                    s[m][0] = v_dot(s[m][0], w0, a);
+                    s[m][1] = v_dot(s[m][1], w1, a);
+                }
+            }
+            const vf d0 = f_load(p->scale + c), d1 = f_load(p->scale + c + VL);
+#pragma GCC unroll 8
+            for (size_t m = 0; m < mr; m++) {
+                const vf scale = v_set(group_of(rows, m, g)->scale);
+                acc[m][0] = v_fma(__builtin_convertvector(s[m][0], vf), d0 * scale, acc[m][0]);
+                acc[m][1] = v_fma(__builtin_convertvector(s[m][1], vf), d1 * scale, acc[m][1]);
+            }
+            if (!minimums)
+                continue;
+            const vf m0 = f_load(p->minimum + c), m1 = f_load(p->minimum + c + VL);
+#pragma GCC unroll 8
+            for (size_t m = 0; m < mr; m++) {
+                const struct gemm_group *const x = group_of(rows, m, g);
+                vf sum = v_set(x->sum);
+                if (halves) /* -s·(low half of the negated sum) */
+                    sum = __builtin_convertvector(-(pair_of(x, halves, part) >> 16), vf) * v_set(x->scale);
+                acc[m][0] = v_fma(m0, sum, acc[m][0]);
+                acc[m][1] = v_fma(m1, sum, acc[m][1]);
+            }
+        }
+    }
+#pragma GCC unroll 8
+    for (size_t m = 0; m < mr; m++)
+        for (size_t j = 0; j < NV; j++)
+            f_store(sums + m * COLUMNS + c + j * VL, acc[m][j]);
+}
+
+/* All rows of a block over the units, for one kind of group. */
+TEG_INLINE void gemm_rows_over(const bool halves, const bool minimums, const struct gemm_unit *u, size_t n,
+                               struct gemm_rows rows, size_t n_rows, float *sums)
+{
+    for (size_t m = 0; m < n_rows; m += GEMM_MR, sums += GEMM_MR * COLUMNS) {
+        const size_t mr = n_rows - m < GEMM_MR ? n_rows - m : GEMM_MR;
+        for (size_t c = 0; c < COLUMNS; c += NV * VL) {
+            switch (mr) {
+            case 1:
+                gemm_tile(1, halves, minimums, u, n, &rows, c, sums);
+                break;
+            case 2:
+                gemm_tile(2, halves, minimums, u, n, &rows, c, sums);
+                break;
+#if GEMM_MR > 3
+            case 3:
+                gemm_tile(3, halves, minimums, u, n, &rows, c, sums);
+                break;
+            case 4:
+                gemm_tile(4, halves, minimums, u, n, &rows, c, sums);
+                break;
+#endif
+#if GEMM_MR > 5
+            case 5:
+                gemm_tile(5, halves, minimums, u, n, &rows, c, sums);
+                break;
+#endif
+            default:
+                gemm_tile(GEMM_MR, halves, minimums, u, n, &rows, c, sums);
+                break;
+            }
+        }
+        rows.x = (const struct gemm_group *)(const void *)((const char *)rows.x + GEMM_MR * rows.stride_bytes);
+    }
+}
+
+static void rows_plain(const struct gemm_unit *u, size_t n, struct gemm_rows rows, size_t n_rows, float *sums)
+{
+    gemm_rows_over(false, false, u, n, rows, n_rows, sums);
+}
+
+static void rows_minimums(const struct gemm_unit *u, size_t n, struct gemm_rows rows, size_t n_rows, float *sums)
+{
+    gemm_rows_over(false, true, u, n, rows, n_rows, sums);
+}
+
+static void rows_halves(const struct gemm_unit *u, size_t n, struct gemm_rows rows, size_t n_rows, float *sums)
+{
+    gemm_rows_over(true, false, u, n, rows, n_rows, sums);
+}
+
+static void rows_halves_minimums(const struct gemm_unit *u, size_t n, struct gemm_rows rows, size_t n_rows, float *sums)
+{
+    gemm_rows_over(true, true, u, n, rows, n_rows, sums);
+}
+
+static const struct gemm_kind {
+    void (*unpack)(const uint8_t *panel, size_t g0, size_t n, struct gemm_unit *u);
+    void (*rows)(const struct gemm_unit *u, size_t n, struct gemm_rows rows, size_t n_rows, float *sums);
+} kinds[TEG_DTYPE_COUNT] = {
+#define X(dtype, header, codes, groups, zero)                                                                           \
+    [TEG_DTYPE_##dtype] = {unpack_##dtype, HALVES(header)     ? (MINIMUMS(header) ? rows_halves_minimums : rows_halves) \
+                                           : MINIMUMS(header) ? rows_minimums                                           \
+                                                              : rows_plain},
+    GEMM_TYPES(X)
+#undef X
+};
+
+/* ---- run ---- */
+
+/* Sums of n_tokens tokens (`terms` rows each) to columns n … n + columns - 1 of y. */
+static void gemm_store(const struct teg_gemm_args *a, size_t token, size_t n_tokens, size_t n, size_t columns,
+                       const float *sums)
+{
+    for (size_t t = 0; t < n_tokens; t++, sums += a->terms * COLUMNS) {
+        const size_t at = (token + t) * a->y_stride + n;
+        for (size_t c = 0; c < columns; c++) {
+            float y = sums[c];
+            if (a->terms == 2)
+                y += sums[COLUMNS + c];
+            if (a->bias)
+                y += a->bias[n + c];
+            if (a->residual)
+                y += a->residual[at + c];
+            a->y[at + c] = y;
+        }
+    }
+}
+
+static void gemm_run(const struct teg_gemm_args *a)
+{
+    const struct gemm_kind *const kind = &kinds[a->w_dtype];
+    const size_t n_groups = a->k / TEG_GEMM_GROUP, panel_bytes = teg_gemm_packed_bytes(a->w_dtype, COLUMNS, a->k);
+    const size_t row_bytes = n_groups * sizeof(struct gemm_group), most = GEMM_ROWS / a->terms;
+    struct gemm_unit *const units = (struct gemm_unit *)(void *)a->scratch;
+    float *const sums = a->scratch + GEMM_UNITS * sizeof *units / sizeof(float);
+    /* The two rows of a token lie side by side, and so do tokens where nothing else is between them. */
+    const size_t run = a->x_stride_bytes == a->terms * row_bytes || a->terms == 1 ? most : 1;
+    const size_t stride = a->terms == 1 ? a->x_stride_bytes : row_bytes;
+    for (size_t n = a->n0; n < a->n1; n += COLUMNS) {
+        const uint8_t *const panel = (const uint8_t *)a->w + n / COLUMNS * panel_bytes;
+        for (size_t t = 0; t < a->n_tokens; t += run) {
+            const size_t tokens = a->n_tokens - t < run ? a->n_tokens - t : run, n_rows = tokens * a->terms;
+            const char *const x = (const char *)a->x + t * a->x_stride_bytes;
+            /* Few rows: small steps, so that loads of the next codes overlap the products of these. */
+            const size_t step = n_rows > GEMM_MR ? GEMM_UNITS : 2;
+            memset(sums, 0, n_rows * COLUMNS * sizeof *sums);
+            for (size_t g = 0; g < n_groups; g += step) {
+                const size_t n_units = n_groups - g < step ? n_groups - g : step;
+                const struct gemm_rows rows = {(const struct gemm_group *)(const void *)x + g, stride};
+                kind->unpack(panel, g, n_units, units);
+                kind->rows(units, n_units, rows, n_rows, sums);
+            }
+            gemm_store(a, t, tokens, n, a->n1 - n < COLUMNS ? a->n1 - n : COLUMNS, sums);
+        }
+    }
+}
+
+/* ---- activations ---- */
+
+#define GEMM_SMALLEST 0x1p-110f
+
+/* Not a number where any of the 32 is not finite. */
+TEG_INLINE float range_of(const float *x, float *low, float *high)
+{
+    vf least = {0}, greatest = {0}, probe = {0};
+    for (size_t i = 0; i < TEG_GEMM_GROUP; i += VL) {
+        const vf v = f_load(x + i);
+        least = v_max(-v, least);
+        greatest = v_max(v, greatest);
+        probe += v * 0.0f;
+    }
+    *low = -v_hmax(least);
+    *high = v_hmax(greatest);
+    return v_sum(probe);
+}
+
+/* Nearest integer, ties to even, of |v| < 2^22. */
+TEG_INLINE vf nearest(vf v)
+{
+    return (v + 12582912.0f) - 12582912.0f;
+}
+
+TEG_INLINE vf clamp_byte(vf v)
+{
+    const vf low = v_set(-128), high = v_set(127);
+    return v_min(v_max(v, low), high);
+}
+
+/* One group; what it leaves over goes to rest[32]. */
+static void quantize_group(const float *x, struct gemm_group *dst, float *rest)
+{
+    float low, high;
+    const float probe = range_of(x, &low, &high), step = high * (1.0f / 255) - low * (1.0f / 255);
+    memset(dst, 0, sizeof *dst);
+    if (probe != 0 || !(step >= GEMM_SMALLEST)) {
+        if (probe != 0)
+            dst->scale = dst->sum = probe;
+        memcpy(rest, x, TEG_GEMM_GROUP * sizeof *x);
+        return;
+    }
+    const vf inverse = v_set(1.0f / step), zero = clamp_byte(nearest(v_set(-128) - v_set(low) * inverse));
+    int32_t u[TEG_GEMM_GROUP];
+    for (size_t i = 0; i < TEG_GEMM_GROUP; i += VL) {
+        const vf v = f_load(x + i), q = clamp_byte(nearest(v * inverse) + zero);
+        const vi whole = __builtin_convertvector(q, vi);
+        f_store(rest + i, v - (q - zero) * step);
+        memcpy(u + i, &whole, sizeof whole);
+    }
+    int32_t sum[2] = {0, 0};
+    for (size_t i = 0; i < TEG_GEMM_GROUP; i++) {
+        dst->u[i] = (int8_t)u[i];
+        sum[i / 16] += u[i];
+    }
+    const int32_t z = (int32_t)zero[0], half = sum[0] - 16 * z, all = sum[0] + sum[1] - 32 * z;
+    dst->scale = step;
+    dst->sum = step * (float)all;
+    dst->pair = ((uint32_t)-z & 0xffff) | (uint32_t)-all << 16;
+    dst->pair_low = ((uint32_t)-z & 0xffff) | (uint32_t)-half << 16;
+}
+
+static void gemm_quantize(const float *x, size_t x_stride, void *dst, size_t dst_stride_bytes, uint32_t terms,
+                          size_t n_rows, size_t k)
+{
+    const size_t n_groups = k / TEG_GEMM_GROUP;
+    for (size_t r = 0; r < n_rows; r++, x += x_stride, dst = (char *)dst + dst_stride_bytes) {
+        struct gemm_group *const first = dst;
+        for (size_t g = 0; g < n_groups; g++) {
+            float rest[TEG_GEMM_GROUP], unused[TEG_GEMM_GROUP];
+            quantize_group(x + g * TEG_GEMM_GROUP, &first[g], rest);
+            if (terms == 2)
+                quantize_group(rest, &first[n_groups + g], unused);
+        }
+    }
+}
+
+const struct teg_gemm GEMM_RECORD = {.name = GEMM_NAME, .isa = GEMM_ISA, .quantize = gemm_quantize, .run = gemm_run};

@@ -1,0 +1,38 @@
+/* kernel/x86/gemm_avx512vnni.c: the integer GEMM with VPDPBUSD on 512 bits.
+ *
+ * Tile of 6 rows x 32 columns: 12 integer and 12 float accumulators, 2 vectors of weights, broadcasts in the rest of
+ * the 32 registers. Where two dot products issue per cycle, loads bind first: a broadcast is loaded once and used twice
+ * (8 loads for 12 products), so v_copy keeps the compiler from folding it into both products as a memory operand. */
+#include "kernel/x86/vec_avx512.h"
+
+#define GEMM_MR 6
+#define GEMM_NAME "gemm_i8_avx512vnni"
+#define GEMM_RECORD teg_gemm_avx512vnni
+#define GEMM_ISA TEG_ISA_AVX512VNNI
+
+static inline vi v_dot(vi s, vi w, vi a)
+{
+    return (vi)_mm512_dpbusd_epi32((__m512i)s, (__m512i)w, (__m512i)a);
+}
+
+static inline vi v_dot_pair(vi s, vi w, vi a)
+{
+    return (vi)_mm512_dpwssd_epi32((__m512i)s, (__m512i)w, (__m512i)a);
+}
+
+static inline vi v_copy(const void *p)
+{
+    int32_t word;
+    memcpy(&word, p, sizeof word);
+    __m512i v = _mm512_set1_epi32(word);
+    __asm__("" : "+v"(v));
+    return (vi)v;
+}
+
+static inline vi v_lut(const uint8_t table[16], vi index)
+{
+    const __m128i t = _mm_loadu_si128((const __m128i *)(const void *)table);
+    return (vi)_mm512_shuffle_epi8(_mm512_broadcast_i32x4(t), (__m512i)index);
+}
+
+#include "kernel/ref/gemm_tmpl.h"
