@@ -257,7 +257,7 @@ TEG_API void teg_session_options_default(struct teg_session_options *options);
 struct teg_memory {
     uint64_t weights_bytes; /* of the model, shared by its sessions */
     uint64_t kv_bytes;      /* KV pages */
-    uint64_t scratch_bytes; /* activations and per-thread buffers; does not depend on the context */
+    uint64_t scratch_bytes; /* activations and per-thread buffers; the same for every context of a chunk or more */
 };
 
 /* The memory a session with these options needs to hold n_tokens; allocates nothing. */
@@ -295,7 +295,7 @@ TEG_API enum teg_status teg_session_decode(struct teg_session *session, int32_t 
 TEG_API const float *teg_session_logits(const struct teg_session *session);
 /* Tokens in the session. */
 TEG_API size_t teg_session_length(const struct teg_session *session);
-/* The ids of those tokens. */
+/* The ids of those tokens; valid until the next call that changes the session. */
 TEG_API const int32_t *teg_session_tokens(const struct teg_session *session);
 /* The most tokens it can hold. */
 TEG_API size_t teg_session_context(const struct teg_session *session);
@@ -307,7 +307,8 @@ TEG_API enum teg_status teg_session_rewind(struct teg_session *session, size_t n
 /* A second session with the same tokens; pages are shared until one of the two changes them. */
 TEG_API enum teg_status teg_session_fork(const struct teg_session *session, struct teg_session **fork,
                                          struct teg_error *err);
-/* Asks a running prefill or decode to stop. The one call that a signal handler or another thread may make. */
+/* Asks a running prefill or decode to stop; when none runs, the next one stops at once, and only that one. The one call
+ * that a signal handler or another thread may make. */
 TEG_API void teg_session_interrupt(struct teg_session *session);
 TEG_API void teg_session_free(struct teg_session *session);
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/options.h"
 #include "base/text.h"
 #include "build/build.h"
 #include "cpu/cpu.h"
@@ -100,9 +101,15 @@ static enum teg_status fill_info(struct teg_model *model, struct teg_error *err)
         info->n_parameters += n;
         info->weights_bytes += source->tensors[i].n_bytes;
     }
-    if (!model->graph)
-        return TEG_OK;
+    return TEG_OK;
+}
+
+static void fill_graph_info(struct teg_model *model)
+{
+    struct teg_model_info *const info = &model->info;
     const struct teg_hparams *const hp = &model->hparams;
+    if (!model->graph)
+        return;
     info->vocab_tokens = (int32_t)model->plan->vocab;
     info->n_layers = hp->n_layers;
     info->n_heads = hp->n_heads;
@@ -111,7 +118,6 @@ static enum teg_status fill_info(struct teg_model *model, struct teg_error *err)
     info->width = hp->width;
     info->ffn_width = hp->ffn_width;
     info->context_tokens = hp->context;
-    return TEG_OK;
 }
 
 static uint32_t original_context(const struct teg_plan *plan)
@@ -141,18 +147,19 @@ static enum teg_status open_parts(struct teg_model *model, const char *path, con
                                   const struct teg_allocator *allocator, struct teg_error *err)
 {
     TRY(teg_source_open(path, !o->vocab_only, allocator, &model->source, err));
-    const uint64_t total = model->source->n_tensors ? 2 : 1;
     TRY(teg_tok_open(model->source, o->tokenizer_path, allocator, &model->tok, err));
-    if (o->progress && !o->progress(o->progress_ctx, 1, total))
+    TRY(fill_info(model, err));
+    const uint64_t total_bytes = model->info.weights_bytes;
+    if (o->progress && !o->progress(o->progress_ctx, 0, total_bytes))
         FAIL(err, TEG_ERR_INTERRUPTED,
              "interrupted: opening %s: expected to finish, found a request to stop; open it again", path);
     if (!o->vocab_only)
         TRY(open_graph(model, allocator, err));
-    TRY(fill_info(model, err));
+    fill_graph_info(model);
     model->run.allocator = allocator;
     model->run.weights_bytes = model->info.weights_bytes;
     if (o->progress)
-        (void)o->progress(o->progress_ctx, total, total);
+        (void)o->progress(o->progress_ctx, total_bytes, total_bytes);
     return TEG_OK;
 }
 
@@ -161,8 +168,7 @@ enum teg_status teg_model_open(const char *path, const struct teg_model_options 
 {
     struct teg_model_options o;
     teg_model_options_default(&o);
-    if (options)
-        o = *options;
+    TRY(teg_options_read(&o, sizeof o, options, err));
     if (o.mode == TEG_MODE_FAST)
         FAIL(err, TEG_ERR_UNSUPPORTED,
              "cannot open model: mode: expected exact, found fast; this version has no int8 "
@@ -384,8 +390,7 @@ enum teg_status teg_chat_render(const struct teg_model *model, const char *messa
 {
     struct teg_chat_options o;
     teg_chat_options_default(&o);
-    if (options)
-        o = *options;
+    TRY(teg_options_read(&o, sizeof o, options, err));
     struct teg_string source = teg_tok_chat_template(model->tok);
     if (o.template_text)
         source = (struct teg_string){o.template_text, strlen(o.template_text)};

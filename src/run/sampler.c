@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/options.h"
 
 struct candidate {
     float logit;
@@ -97,8 +98,7 @@ enum teg_status teg_run_sampler_new(size_t n_vocab, const struct teg_sampler_opt
 {
     struct teg_sampler_options o;
     teg_sampler_options_default(&o);
-    if (options)
-        o = *options;
+    TRY(teg_options_read(&o, sizeof o, options, err));
     TRY(check(&o, n_vocab, err));
     struct teg_sampler *const s = take(a, 1, sizeof *s);
     if (!s)

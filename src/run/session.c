@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/options.h"
 #include "base/pool.h"
 #include "run/executor.h"
 #include "run/kv.h"
@@ -52,15 +53,13 @@ struct sizes {
 static enum teg_status settle(const struct teg_run_model *m, const struct teg_session_options *options, struct sizes *s,
                               struct teg_error *err)
 {
-    struct teg_session_options defaults;
-    if (!options) {
-        teg_session_options_default(&defaults);
-        options = &defaults;
-    }
-    s->n_threads = options->n_threads ? options->n_threads : (uint32_t)teg_min(m->cpu->n_cpus, TEG_POOL_MAX_THREADS);
-    s->chunk = options->chunk_tokens;
-    s->context = options->context_tokens ? options->context_tokens : m->context_tokens;
-    const enum teg_kv_type kv = options->kv_type == TEG_KV_AUTO ? m->default_kv : options->kv_type;
+    struct teg_session_options o;
+    teg_session_options_default(&o);
+    TRY(teg_options_read(&o, sizeof o, options, err));
+    s->n_threads = o.n_threads ? o.n_threads : (uint32_t)teg_min(m->cpu->n_cpus, TEG_POOL_MAX_THREADS);
+    s->chunk = o.chunk_tokens;
+    s->context = o.context_tokens ? o.context_tokens : m->context_tokens;
+    const enum teg_kv_type kv = o.kv_type == TEG_KV_AUTO ? m->default_kv : o.kv_type;
     if (s->n_threads < 1)
         s->n_threads = 1;
     if (s->n_threads > TEG_POOL_MAX_THREADS)
@@ -227,7 +226,7 @@ static bool run_head(struct teg_session *s, const struct teg_prefill_options *o,
 {
     const size_t n = s->pass.n_tokens;
     size_t row = n - 1;
-    if (o && o->on_logits) {
+    if (o->on_logits) {
         for (row = 0; row < n; row += s->pass.n_rows) {
             if (!teg_pass_head(&s->pass, row, teg_min(n - row, s->model.plan->head_rows)))
                 return false;
@@ -251,22 +250,25 @@ static enum teg_status interrupted(struct teg_session *s, size_t n_done, size_t 
 }
 
 enum teg_status teg_session_prefill(struct teg_session *s, const int32_t *ids, size_t n,
-                                    const struct teg_prefill_options *o, struct teg_error *err)
+                                    const struct teg_prefill_options *options, struct teg_error *err)
 {
+    struct teg_prefill_options o;
+    teg_prefill_options_default(&o);
+    TRY(teg_options_read(&o, sizeof o, options, err));
     TRY(check_ids(s, ids, n, err));
     TRY(reserve_ids(s, s->length + n, err));
     TRY(teg_kv_reserve(&s->kv, s->length, s->length + n, err));
     s->has_logits = false;
     s->pass.blocks = s->kv.blocks;
-    s->pass.on_value = o ? o->on_value : NULL;
-    s->pass.on_value_ctx = o ? o->on_value_ctx : NULL;
+    s->pass.on_value = o.on_value;
+    s->pass.on_value_ctx = o.on_value_ctx;
     for (size_t done = 0; done < n;) {
         s->pass.ids = ids + done;
         s->pass.n_tokens = teg_min(n - done, s->pass.max_tokens);
         s->pass.first_position = s->length;
         s->pass.chunk_row = done;
         const bool last = done + s->pass.n_tokens == n;
-        if (!teg_pass_body(&s->pass) || !run_head(s, o, done, last)) {
+        if (!teg_pass_body(&s->pass) || !run_head(s, &o, done, last)) {
             atomic_store(&s->stop, false);
             return interrupted(s, done, n, err);
         }
@@ -274,7 +276,7 @@ enum teg_status teg_session_prefill(struct teg_session *s, const int32_t *ids, s
         s->length += s->pass.n_tokens;
         done += s->pass.n_tokens;
         s->has_logits = last;
-        if (o && o->progress && !o->progress(o->progress_ctx, done, n) && !last)
+        if (o.progress && !o.progress(o.progress_ctx, done, n) && !last)
             return interrupted(s, done, n, err);
     }
     return TEG_OK;
