@@ -82,7 +82,7 @@ static enum teg_status replace_regex(const struct teg_normal_step *step, struct 
 {
     size_t done = 0, from = 0;
     while (from <= n_bytes && out->n_bytes <= limit_bytes) {
-        size_t start, end = 0;
+        size_t start = SIZE_MAX, end = 0;
         TRY(teg_regex_next(step->regex, e, text, n_bytes, from, &start, &end, err));
         if (start == SIZE_MAX)
             break;

@@ -340,7 +340,7 @@ static enum teg_status run_split(struct splitter *s, size_t n_bytes, struct teg_
     const struct teg_pretok_step *const step = &s->e->tok->pretok.steps[s->step];
     size_t done = 0, from = 0;
     while (from <= n_bytes) {
-        size_t start, end = 0;
+        size_t start = SIZE_MAX, end = 0;
         TRY(teg_regex_next(step->regex, s->e, s->text, n_bytes, from, &start, &end, err));
         if (start == SIZE_MAX)
             break;

@@ -166,7 +166,7 @@ static enum teg_status finish(enum teg_status status, struct teg_tok *made, stru
 enum teg_status teg_tok_open(const struct teg_source *source, const char *path, const struct teg_allocator *allocator,
                              struct teg_tok **tok, struct teg_error *err)
 {
-    struct teg_tok *made;
+    struct teg_tok *made = NULL;
     allocator = teg_allocator_or_default(allocator);
     TRY(make(allocator, &made, err));
     return finish(open_into(made, source, path, allocator, err), made, tok);
@@ -175,7 +175,7 @@ enum teg_status teg_tok_open(const struct teg_source *source, const char *path, 
 enum teg_status teg_tok_parse(struct teg_span json, struct teg_span config, const char *path,
                               const struct teg_allocator *allocator, struct teg_tok **tok, struct teg_error *err)
 {
-    struct teg_tok *made;
+    struct teg_tok *made = NULL;
     TRY(make(teg_allocator_or_default(allocator), &made, err));
     return finish(teg_tok_from_json(made, json, config, path, err), made, tok);
 }
