@@ -288,6 +288,19 @@ enum teg_status teg_output_share(struct teg_eval_call *c, size_t index, const st
     return teg_frame_bind(c, var, view);
 }
 
+enum teg_status teg_output_list(struct teg_eval_call *c, size_t index, enum teg_mil_dtype dtype, size_t n,
+                                struct teg_array **list)
+{
+    teg_mil_var_id var;
+    TRY(find_output(c, index, &var));
+    struct teg_array *const made = teg_array_list_new(c->allocator, dtype, n);
+    if (!made)
+        return fail_memory(c, "list", 1, &n);
+    TRY(teg_frame_bind(c, var, made));
+    *list = made;
+    return TEG_OK;
+}
+
 /* ---- scratch, errors, threads ---- */
 
 enum teg_status teg_op_scratch(struct teg_eval_call *c, size_t n, size_t item_bytes, void **memory)

@@ -133,6 +133,9 @@ enum teg_status teg_output(struct teg_eval_call *c, size_t index, uint32_t rank,
 /* Makes an existing array output `index` (identity, reshape with a new shape over the same data). */
 enum teg_status teg_output_share(struct teg_eval_call *c, size_t index, const struct teg_array *array, uint32_t rank,
                                  const size_t *dims);
+/* Makes output `index` a list of n items of `dtype`, all NULL; also what a dictionary is: a list of keys and values. */
+enum teg_status teg_output_list(struct teg_eval_call *c, size_t index, enum teg_mil_dtype dtype, size_t n,
+                                struct teg_array **list);
 /* Uninitialised, 64-byte aligned memory that lives until the op returns. */
 enum teg_status teg_op_scratch(struct teg_eval_call *c, size_t n, size_t item_bytes, void **memory);
 /* "cannot run op: NAME (TYPE, iOSxx): WHAT: expected …, found …; …": fills err with the op named. */

@@ -1,0 +1,136 @@
+/* eval/ops_sort.c: argsort and topk.
+ *
+ * Lines along the axis are sorted by a stable merge sort of their indices, so that equal values keep their order in
+ * both directions; NaN comes last in both, as in numpy. topk is the head of that.
+ * Not taken: a heap for small k. It would be faster on one vocabulary-long line, and no model that matters has one. */
+#include <math.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "eval/strided.h"
+
+struct sorting {
+    const struct teg_array *x;
+    size_t n, inner, k; /* line length, elements between neighbours of a line, results a line */
+    bool ascending;
+    uint32_t *scratch;                  /* two index buffers of n a line */
+    struct teg_array *values, *indices; /* either may be NULL */
+};
+
+/* Is `b` before `a`? Strictly, so that equal ones stay as they are. */
+static bool is_before(const struct sorting *s, size_t base, uint32_t b, uint32_t a)
+{
+    if (s->x->form == TEG_FORM_I32) {
+        const int32_t vb = s->x->i32[base + b * s->inner], va = s->x->i32[base + a * s->inner];
+        return s->ascending ? vb < va : vb > va;
+    }
+    const float vb = s->x->f32[base + b * s->inner], va = s->x->f32[base + a * s->inner];
+    if (isnan(va) || isnan(vb))
+        return isnan(va) && !isnan(vb);
+    return s->ascending ? vb < va : vb > va;
+}
+
+/* Merges runs of growing width; returns the buffer that holds the result. */
+static const uint32_t *sort_line(const struct sorting *s, size_t base, uint32_t *from, uint32_t *to)
+{
+    for (size_t i = 0; i < s->n; i++)
+        from[i] = (uint32_t)i;
+    for (size_t width = 1; width < s->n; width *= 2) {
+        for (size_t begin = 0; begin < s->n; begin += 2 * width) {
+            const size_t middle = teg_min(begin + width, s->n), end = teg_min(begin + 2 * width, s->n);
+            size_t a = begin, b = middle;
+            for (size_t i = begin; i < end; i++)
+                to[i] = b < end && (a == middle || is_before(s, base, from[b], from[a])) ? from[b++] : from[a++];
+        }
+        uint32_t *const swap = from;
+        from = to;
+        to = swap;
+    }
+    return from;
+}
+
+static void sort_lines(void *ctx, size_t begin, size_t end)
+{
+    const struct sorting *const s = ctx;
+    for (size_t line = begin; line < end; line++) {
+        const size_t base = line / s->inner * s->n * s->inner + line % s->inner;
+        const size_t out = line / s->inner * s->k * s->inner + line % s->inner;
+        uint32_t *const buffer = s->scratch + 2 * s->n * line;
+        const uint32_t *const order = sort_line(s, base, buffer, buffer + s->n);
+        for (size_t i = 0; i < s->k; i++) {
+            if (s->indices)
+                s->indices->i32[out + i * s->inner] = (int32_t)order[i];
+            if (s->values)
+                s->values->i32[out + i * s->inner] = s->x->i32[base + order[i] * s->inner]; /* bits of either form */
+        }
+    }
+}
+
+static enum teg_status operand(struct teg_eval_call *c, struct sorting *s, uint32_t *axis)
+{
+    *s = (struct sorting){.inner = 1};
+    TRY(teg_arg_any(c, "x", &s->x));
+    TRY(teg_arg_axis(c, "axis", -1, s->x->rank, axis));
+    TRY(teg_arg_bool(c, "ascending", false, &s->ascending));
+    if (s->x->form > TEG_FORM_I32 || s->x->dims[*axis] > INT32_MAX)
+        OP_FAIL(c, TEG_ERR_FORMAT, "parameter x: expected numbers, at most 2^31 along the axis, found shape %s",
+                teg_shape_text(s->x->rank, s->x->dims).text);
+    s->n = s->x->dims[*axis];
+    for (uint32_t d = *axis + 1; d < s->x->rank; d++)
+        s->inner *= s->x->dims[d];
+    return TEG_OK;
+}
+
+static enum teg_status sort(struct teg_eval_call *c, struct sorting *s)
+{
+    void *memory;
+    if (s->indices && s->indices->form != TEG_FORM_I32)
+        OP_FAIL(c, TEG_ERR_FORMAT, "indices: expected them declared as integers, found another type");
+    if (!s->x->n)
+        return TEG_OK;
+    TRY(teg_op_scratch(c, s->x->n, 2 * sizeof(uint32_t), &memory));
+    s->scratch = memory;
+    teg_op_parallel(c, s->x->n / s->n, 32 * s->n, sort_lines, s);
+    return TEG_OK;
+}
+
+static enum teg_status op_argsort(struct teg_eval_call *c)
+{
+    struct sorting s;
+    uint32_t axis;
+    TRY(operand(c, &s, &axis));
+    TRY(teg_output(c, 0, s.x->rank, s.x->dims, &s.indices));
+    s.k = s.n;
+    return sort(c, &s);
+}
+
+/* iOS16 added sort and return_indices (without sort any order is right, the sorted one too), iOS17 k = -1. */
+static enum teg_status op_topk(struct teg_eval_call *c)
+{
+    struct sorting s;
+    uint32_t axis;
+    int32_t k;
+    bool return_indices;
+    size_t dims[TEG_MIL_MAX_RANK];
+    TRY(operand(c, &s, &axis));
+    TRY(teg_arg_int(c, "k", 1, &k));
+    TRY(teg_arg_bool(c, "return_indices", true, &return_indices));
+    if (k == -1 && c->opset >= 8)
+        k = (int32_t)s.n;
+    if (k < 0 || (size_t)k > s.n)
+        OP_FAIL(c, TEG_ERR_FORMAT, "parameter k: expected at most the %zu elements along the axis, found %d", s.n, k);
+    memcpy(dims, s.x->dims, sizeof dims);
+    dims[axis] = s.k = (size_t)k;
+    TRY(teg_output(c, 0, s.x->rank, dims, &s.values));
+    if (s.values->form != s.x->form)
+        OP_FAIL(c, TEG_ERR_FORMAT, "values: expected them declared with the type of x, found another");
+    if (return_indices)
+        TRY(teg_output(c, 1, s.x->rank, dims, &s.indices));
+    return sort(c, &s);
+}
+
+const struct teg_eval_row teg_eval_rows_sort[] = {
+    {"argsort", 6, op_argsort},
+    {"topk", 6, op_topk},
+    {NULL, 0, NULL},
+};
