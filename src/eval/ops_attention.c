@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "eval/gemm.h"
+#include "eval/products.h"
 
 #define Q_TILE 64
 #define S_TILE 128
@@ -112,15 +112,15 @@ static void attention_slice(void *ctx, size_t slice, size_t worker)
         finish_scores(a, mask_at, l0, rows, s0, n, scores);
         for (size_t r = 0; r < rows; r++)
             soften(a, scores + r * S_TILE, n, &max[r], &sum[r], out + r * a->ev);
-        const struct teg_gemm_args mix = {.a = scores,
-                                          .a_stride = S_TILE,
-                                          .b = a->v + (batch * a->s + s0) * a->ev,
-                                          .b_stride = a->ev,
-                                          .y = out,
-                                          .y_stride = a->ev,
-                                          .m = rows,
-                                          .n = a->ev,
-                                          .k = n};
+        const struct teg_grid_gemm_args mix = {.a = scores,
+                                               .a_stride = S_TILE,
+                                               .b = a->v + (batch * a->s + s0) * a->ev,
+                                               .b_stride = a->ev,
+                                               .y = out,
+                                               .y_stride = a->ev,
+                                               .m = rows,
+                                               .n = a->ev,
+                                               .k = n};
         a->grid->gemm_f32(&mix);
     }
     for (size_t r = 0; r < rows; r++)

@@ -1,16 +1,16 @@
 /* eval/ops_conv.c: conv for one to three spatial dims.
  *
- *   general    Y[Cout/g, P] = W[Cout/g, K] · patches[K, P], K = Cin/g · kernel, P output positions: eval/gemm.h asks
- * for the patches block by block, so they never exist as a whole. A row of patches is a shifted copy of image rows,
- * which is why [K, P] and not [P, K]. pointwise  kernel 1, stride 1, no padding: the image is the patches; nothing is
- * copied. depthwise  one input channel a group: each channel in turn, a padded plane of it in the worker's memory; a
- * kernel row is a product whose "matrix" rows overlap (shifted by the dilation), so taps cost no copies.
+ *   general    Y[Cout/g, P] = W[Cout/g, K] · patches[K, P], K = Cin/g · kernel, P output positions: eval/products.h
+ * asks for the patches block by block, so they never exist as a whole. A row of patches is a shifted copy of image
+ * rows, which is why [K, P] and not [P, K]. pointwise  kernel 1, stride 1, no padding: the image is the patches;
+ * nothing is copied. depthwise  one input channel a group: each channel in turn, a padded plane of it in the worker's
+ * memory; a kernel row is a product whose "matrix" rows overlap (shifted by the dilation), so taps cost no copies.
  *
  * Not taken: Winograd and FFT, which change the rounding for the sake of kernels of 3x3 and above on large images. */
 #include <string.h>
 
 #include "base/check.h"
-#include "eval/gemm.h"
+#include "eval/products.h"
 #include "eval/window.h"
 
 struct conv {
@@ -80,30 +80,30 @@ static enum teg_status conv_general(struct teg_eval_call *c, const struct conv *
                                     const float *bias, float *y)
 {
     const size_t k = v->c_in_group * v->taps, n_batches = v->n * v->groups;
-    struct teg_gemm_batch *batches;
+    struct teg_product_at *batches;
     TRY(teg_op_scratch(c, n_batches, sizeof *batches, (void **)&batches));
     for (size_t i = 0; i < n_batches; i++) {
         const size_t group = i % v->groups;
-        batches[i] = (struct teg_gemm_batch){.a = group * v->c_out_group * k,
+        batches[i] = (struct teg_product_at){.a = group * v->c_out_group * k,
                                              .b = i * v->c_in_group * v->in_plane,
                                              .y = i * v->c_out_group * v->out_plane,
                                              .bias = group * v->c_out_group};
     }
-    const struct teg_gemm g = {.batches = batches,
-                               .n_batches = n_batches,
-                               .m = v->c_out_group,
-                               .n = v->out_plane,
-                               .k = k,
-                               .a = weight,
-                               .a_stride = k,
-                               .b = v->x,
-                               .b_stride = v->in_plane,
-                               .bias = bias,
-                               .y = y,
-                               .y_stride = v->out_plane,
-                               .pack = is_pointwise(v) ? NULL : pack_patches,
-                               .pack_ctx = v};
-    return teg_gemm_run(c, &g);
+    const struct teg_products g = {.batches = batches,
+                                   .n_batches = n_batches,
+                                   .m = v->c_out_group,
+                                   .n = v->out_plane,
+                                   .k = k,
+                                   .a = weight,
+                                   .a_stride = k,
+                                   .b = v->x,
+                                   .b_stride = v->in_plane,
+                                   .bias = bias,
+                                   .y = y,
+                                   .y_stride = v->out_plane,
+                                   .pack = is_pointwise(v) ? NULL : pack_patches,
+                                   .pack_ctx = v};
+    return teg_products_run(c, &g);
 }
 
 /* ---- depthwise ---- */
@@ -145,13 +145,13 @@ static void apply_row(const struct depthwise *d, const float *line, const float 
 {
     const struct teg_window *const w = &d->v->w;
     const size_t stride = (size_t)w->stride[2], quotient = d->padded[2] / stride, dilation = (size_t)w->dilation[2];
-    struct teg_gemm_args g = {.a = taps,
-                              .b = line,
-                              .b_stride = dilation,
-                              .y = out,
-                              .m = 1,
-                              .n = (size_t)w->out[2],
-                              .k = (size_t)w->kernel[2]};
+    struct teg_grid_gemm_args g = {.a = taps,
+                                   .b = line,
+                                   .b_stride = dilation,
+                                   .y = out,
+                                   .m = 1,
+                                   .n = (size_t)w->out[2],
+                                   .k = (size_t)w->kernel[2]};
     if (stride == 1) {
         d->grid->gemm_f32(&g);
         return;

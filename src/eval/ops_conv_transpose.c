@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "eval/gemm.h"
+#include "eval/products.h"
 #include "eval/window.h"
 
 #define SPREAD_FLOATS ((size_t)1 << 16) /* of a worker, 256 KiB; more only where one row of taps needs it */
@@ -63,15 +63,15 @@ static void spread_slice(void *ctx, size_t slice, size_t worker)
     for (size_t p0 = 0; p0 < s->in_plane; p0 += s->positions) {
         const size_t n = teg_min(s->positions, s->in_plane - p0);
         memset(spread, 0, rows * s->positions * sizeof *spread);
-        const struct teg_gemm_args g = {.a = s->weight + ((group * s->c_out_group + c0) * s->taps) * s->c_in_group,
-                                        .a_stride = s->c_in_group,
-                                        .b = s->x + batch * s->c_in_group * s->in_plane + p0,
-                                        .b_stride = s->in_plane,
-                                        .y = spread,
-                                        .y_stride = s->positions,
-                                        .m = rows,
-                                        .n = n,
-                                        .k = s->c_in_group};
+        const struct teg_grid_gemm_args g = {.a = s->weight + ((group * s->c_out_group + c0) * s->taps) * s->c_in_group,
+                                             .a_stride = s->c_in_group,
+                                             .b = s->x + batch * s->c_in_group * s->in_plane + p0,
+                                             .b_stride = s->in_plane,
+                                             .y = spread,
+                                             .y_stride = s->positions,
+                                             .m = rows,
+                                             .n = n,
+                                             .k = s->c_in_group};
         s->grid->gemm_f32(&g);
         for (size_t r = 0; r < rows; r++)
             add_row(s, spread + r * s->positions, r % s->taps, p0, n, y + r / s->taps * s->out_plane);

@@ -1,12 +1,12 @@
 /* eval/ops_linear.c: linear, matmul, einsum.
  *
- * All three come down to batches for eval/gemm.h; operands are read where they lie, except a transposed x of matmul,
- * which is turned once. Products of integers have a loop of their own: no kernel knows them and no model needs them
- * fast. (Attention: ops_attention.c.) */
+ * All three come down to batches for eval/products.h; operands are read where they lie, except a transposed x of
+ * matmul, which is turned once. Products of integers have a loop of their own: no kernel knows them and no model needs
+ * them fast. (Attention: ops_attention.c.) */
 #include <string.h>
 
 #include "base/check.h"
-#include "eval/gemm.h"
+#include "eval/products.h"
 
 /* ---- integers ---- */
 
@@ -67,21 +67,21 @@ static enum teg_status op_linear(struct teg_eval_call *c)
     if (x->form != TEG_FORM_F32 || weight->form != TEG_FORM_F32 || (bias && bias->form != TEG_FORM_F32) ||
         y->form != TEG_FORM_F32)
         OP_FAIL(c, TEG_ERR_UNSUPPORTED, "parameter x: expected floats with float weights, found another type");
-    const struct teg_gemm_batch whole = {0};
-    const struct teg_gemm g = {.batches = &whole,
-                               .n_batches = 1,
-                               .m = n ? y->n / n : 0,
-                               .n = n,
-                               .k = k,
-                               .a = x->f32,
-                               .a_stride = k,
-                               .b = weight->f32,
-                               .b_stride = k,
-                               .b_rows = true,
-                               .column_bias = bias ? bias->f32 : NULL,
-                               .y = y->f32,
-                               .y_stride = n};
-    return teg_gemm_run(c, &g);
+    const struct teg_product_at whole = {0};
+    const struct teg_products g = {.batches = &whole,
+                                   .n_batches = 1,
+                                   .m = n ? y->n / n : 0,
+                                   .n = n,
+                                   .k = k,
+                                   .a = x->f32,
+                                   .a_stride = k,
+                                   .b = weight->f32,
+                                   .b_stride = k,
+                                   .b_rows = true,
+                                   .column_bias = bias ? bias->f32 : NULL,
+                                   .y = y->f32,
+                                   .y_stride = n};
+    return teg_products_run(c, &g);
 }
 
 /* ---- matmul ---- */
@@ -180,26 +180,26 @@ static enum teg_status product_float(struct teg_eval_call *c, struct product *p,
         p->m *= p->n_batches;
         p->n_batches = 1;
     }
-    struct teg_gemm_batch *batches;
+    struct teg_product_at *batches;
     TRY(teg_op_scratch(c, p->n_batches ? p->n_batches : 1, sizeof *batches, (void **)&batches));
     for (size_t b = 0; b < p->n_batches; b++)
-        batches[b] = (struct teg_gemm_batch){.a = own_batch(p, p->x_batch, b) * p->m * p->k,
+        batches[b] = (struct teg_product_at){.a = own_batch(p, p->x_batch, b) * p->m * p->k,
                                              .b = own_batch(p, p->y_batch, b) * p->k * p->n,
                                              .y = b * p->m * p->n};
     const bool rows = p->turn_y || p->y->rank == 1; /* a vector is one row of K as well as K rows of one */
-    const struct teg_gemm g = {.batches = batches,
-                               .n_batches = p->n_batches,
-                               .m = p->m,
-                               .n = p->n,
-                               .k = p->k,
-                               .a = x,
-                               .a_stride = p->k,
-                               .b = p->y->f32,
-                               .b_stride = rows ? p->k : p->n,
-                               .b_rows = rows,
-                               .y = out->f32,
-                               .y_stride = p->n};
-    return teg_gemm_run(c, &g);
+    const struct teg_products g = {.batches = batches,
+                                   .n_batches = p->n_batches,
+                                   .m = p->m,
+                                   .n = p->n,
+                                   .k = p->k,
+                                   .a = x,
+                                   .a_stride = p->k,
+                                   .b = p->y->f32,
+                                   .b_stride = rows ? p->k : p->n,
+                                   .b_rows = rows,
+                                   .y = out->f32,
+                                   .y_stride = p->n};
+    return teg_products_run(c, &g);
 }
 
 static void product_int(struct teg_eval_call *c, const struct product *p, struct teg_array *out)
@@ -316,7 +316,7 @@ static enum teg_status op_einsum(struct teg_eval_call *c)
     const size_t dims[4] = {s.b, s.c, s.h, s.u};
     struct teg_array *out;
     TRY(teg_output(c, 0, s.x->rank, dims + 4 - s.x->rank, &out));
-    struct teg_gemm_batch *batches;
+    struct teg_product_at *batches;
     size_t n_batches;
     if (!teg_mul(s.b, s.h, &n_batches))
         OP_FAIL(c, TEG_ERR_FORMAT, "output: expected a size that can be addressed, found an overflow");
@@ -324,21 +324,21 @@ static enum teg_status op_einsum(struct teg_eval_call *c)
     for (size_t i = 0; i < n_batches; i++) {
         const size_t b = i / s.h, h = i % s.h;
         const size_t xb = s.x_b == 1 ? 0 : b, xh = s.x_h == 1 ? 0 : h, yb = s.y_b == 1 ? 0 : b, yh = s.y_h == 1 ? 0 : h;
-        batches[i] = (struct teg_gemm_batch){
+        batches[i] = (struct teg_product_at){
             .a = (xb * s.c * s.x_h + xh) * s.k, .b = (yb * s.k * s.y_h + yh) * s.u, .y = (b * s.c * s.h + h) * s.u};
     }
-    const struct teg_gemm g = {.batches = batches,
-                               .n_batches = n_batches,
-                               .m = s.c,
-                               .n = s.u,
-                               .k = s.k,
-                               .a = s.x->f32,
-                               .a_stride = s.x_h * s.k,
-                               .b = s.y->f32,
-                               .b_stride = s.y_h * s.u,
-                               .y = out->f32,
-                               .y_stride = s.h * s.u};
-    return teg_gemm_run(c, &g);
+    const struct teg_products g = {.batches = batches,
+                                   .n_batches = n_batches,
+                                   .m = s.c,
+                                   .n = s.u,
+                                   .k = s.k,
+                                   .a = s.x->f32,
+                                   .a_stride = s.x_h * s.k,
+                                   .b = s.y->f32,
+                                   .b_stride = s.y_h * s.u,
+                                   .y = out->f32,
+                                   .y_stride = s.h * s.u};
+    return teg_products_run(c, &g);
 }
 
 const struct teg_eval_row teg_eval_rows_linear[] = {

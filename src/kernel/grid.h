@@ -13,7 +13,7 @@
 #include "kernel/kernels.h"
 
 /* Y[M, N] += A[M, K] · B[K, N]. |error| <= (k + 1)·eps·(Σ|a||b| + |y|). */
-struct teg_gemm_args {
+struct teg_grid_gemm_args {
     const float *a; /* [M, a_stride] */
     size_t a_stride;
     const float *b; /* [K, b_stride]; rows may overlap (b_stride < n) */
@@ -24,7 +24,7 @@ struct teg_gemm_args {
 };
 
 struct teg_grid_kernels {
-    void (*gemm_f32)(const struct teg_gemm_args *a);
+    void (*gemm_f32)(const struct teg_grid_gemm_args *a);
     /* y[i] += x[i·step] */
     void (*row_add_f32)(float *y, const float *x, size_t step, size_t n);
     /* y[i] += x[i·step]² */

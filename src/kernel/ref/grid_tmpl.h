@@ -19,7 +19,7 @@
 #endif
 
 /* Y tile (mr x nv vectors at y) += A rows · B columns; the last vector has `tail` lanes. mr, nv, partial: constants. */
-TEG_INLINE void gemm_tile(const size_t mr, const size_t nv, const bool partial, const struct teg_gemm_args *g,
+TEG_INLINE void gemm_tile(const size_t mr, const size_t nv, const bool partial, const struct teg_grid_gemm_args *g,
                           const float *a, const float *b, float *y, size_t tail)
 {
     vf acc[GEMM_MR][GEMM_NV];
@@ -56,7 +56,7 @@ TEG_INLINE void gemm_tile(const size_t mr, const size_t nv, const bool partial, 
 }
 
 /* All rows of one strip of columns. */
-TEG_INLINE void gemm_strip(const size_t nv, const bool partial, const struct teg_gemm_args *g, size_t n, size_t tail)
+TEG_INLINE void gemm_strip(const size_t nv, const bool partial, const struct teg_grid_gemm_args *g, size_t n, size_t tail)
 {
     size_t m = 0;
     for (; m + GEMM_MR <= g->m; m += GEMM_MR)
@@ -75,7 +75,7 @@ TEG_INLINE void gemm_strip(const size_t nv, const bool partial, const struct teg
         gemm_tile(1, nv, partial, g, g->a + m * g->a_stride, g->b + n, g->y + m * g->y_stride + n, tail);
 }
 
-static void gemm_f32(const struct teg_gemm_args *g)
+static void gemm_f32(const struct teg_grid_gemm_args *g)
 {
     size_t n = 0;
     for (; n + GEMM_NV * VL <= g->n; n += GEMM_NV * VL)

@@ -1,4 +1,4 @@
-/* eval/gemm.c: batches of matrix products, cut into jobs for the pool.
+/* eval/products.c: batches of matrix products, cut into jobs for the pool.
  *
  * Three roads, chosen by shape alone:
  *   rows    B is [N, K]: linear_f32, a slice of columns a job.
@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "eval/gemm.h"
+#include "eval/products.h"
 
 #define K_BLOCK 256 /* rows of a panel: 256 x 192 floats are 192 KiB */
 #define MAX_COLUMNS 192
@@ -30,7 +30,7 @@ void teg_transpose(const float *src, size_t src_stride, size_t rows, size_t colu
 }
 
 struct plan {
-    const struct teg_gemm *g;
+    const struct teg_products *g;
     const struct teg_kernels *kernels;
     const struct teg_grid_kernels *grid;
     size_t m_block, n_block, m_jobs, n_jobs; /* jobs are (batch, m block, n block), n fastest */
@@ -41,13 +41,13 @@ struct plan {
 };
 
 struct job {
-    struct teg_gemm_batch at;
+    struct teg_product_at at;
     size_t batch, m0, m, n0, n;
 };
 
 static struct job job_of(const struct plan *p, size_t slice)
 {
-    const struct teg_gemm *const g = p->g;
+    const struct teg_products *const g = p->g;
     const size_t m_index = slice / p->n_jobs % p->m_jobs, n_index = slice % p->n_jobs;
     struct job j = {.batch = slice / p->n_jobs / p->m_jobs, .m0 = m_index * p->m_block, .n0 = n_index * p->n_block};
     j.at = g->batches[j.batch];
@@ -56,7 +56,7 @@ static struct job job_of(const struct plan *p, size_t slice)
     return j;
 }
 
-static void fill_bias(const struct teg_gemm *g, const struct job *j)
+static void fill_bias(const struct teg_products *g, const struct job *j)
 {
     for (size_t m = j->m0; m < j->m0 + j->m; m++) {
         float *const row = g->y + j->at.y + m * g->y_stride + j->n0;
@@ -71,7 +71,7 @@ static void fill_bias(const struct teg_gemm *g, const struct job *j)
 static void rows_slice(void *ctx, size_t slice, size_t worker)
 {
     const struct plan *const p = ctx;
-    const struct teg_gemm *const g = p->g;
+    const struct teg_products *const g = p->g;
     const struct job j = job_of(p, slice);
     if (g->bias)
         fill_bias(g, &j);
@@ -95,7 +95,8 @@ static void rows_slice(void *ctx, size_t slice, size_t worker)
 
 /* ---- B as [K, N] ---- */
 
-static void copy_panel(const struct teg_gemm *g, const struct job *j, size_t k0, size_t nk, float *dst, size_t stride)
+static void copy_panel(const struct teg_products *g, const struct job *j, size_t k0, size_t nk, float *dst,
+                       size_t stride)
 {
     if (g->pack) {
         g->pack(g->pack_ctx, j->batch, k0, nk, j->n0, j->n, dst, stride);
@@ -108,21 +109,21 @@ static void copy_panel(const struct teg_gemm *g, const struct job *j, size_t k0,
 static void columns_slice(void *ctx, size_t slice, size_t worker)
 {
     const struct plan *const p = ctx;
-    const struct teg_gemm *const g = p->g;
+    const struct teg_products *const g = p->g;
     const struct job j = job_of(p, slice);
     float *const panel = p->scratch + worker * p->scratch_floats;
     fill_bias(g, &j);
     for (size_t k0 = 0; k0 < g->k; k0 += K_BLOCK) {
         const size_t nk = teg_min(K_BLOCK, g->k - k0);
-        struct teg_gemm_args args = {.a = g->a + j.at.a + j.m0 * g->a_stride + k0,
-                                     .a_stride = g->a_stride,
-                                     .b = panel,
-                                     .b_stride = p->n_block,
-                                     .y = g->y + j.at.y + j.m0 * g->y_stride + j.n0,
-                                     .y_stride = g->y_stride,
-                                     .m = j.m,
-                                     .n = j.n,
-                                     .k = nk};
+        struct teg_grid_gemm_args args = {.a = g->a + j.at.a + j.m0 * g->a_stride + k0,
+                                          .a_stride = g->a_stride,
+                                          .b = panel,
+                                          .b_stride = p->n_block,
+                                          .y = g->y + j.at.y + j.m0 * g->y_stride + j.n0,
+                                          .y_stride = g->y_stride,
+                                          .m = j.m,
+                                          .n = j.n,
+                                          .k = nk};
         if (p->in_place) {
             args.b = g->b + j.at.b + k0 * g->b_stride + j.n0;
             args.b_stride = g->b_stride;
@@ -139,7 +140,7 @@ static void columns_slice(void *ctx, size_t slice, size_t worker)
 static void narrow_slice(void *ctx, size_t slice, size_t worker)
 {
     const struct plan *const p = ctx;
-    const struct teg_gemm *const g = p->g;
+    const struct teg_products *const g = p->g;
     const struct job j = job_of(p, slice);
     float *const t = p->scratch + worker * p->scratch_floats; /* [n, m_block] */
     const struct teg_linear_args args = {.x = p->turned,
@@ -161,11 +162,11 @@ static void narrow_slice(void *ctx, size_t slice, size_t worker)
 
 static enum teg_status run_narrow(struct teg_eval_call *c, struct plan *p)
 {
-    const struct teg_gemm *const g = p->g;
+    const struct teg_products *const g = p->g;
     float *turned, *panel;
     TRY(teg_op_scratch(c, teg_max(1, g->n * g->k), sizeof *turned, (void **)&turned));
     TRY(teg_op_scratch(c, teg_max(1, g->n * g->k), sizeof *panel, (void **)&panel));
-    struct teg_gemm one = *g;
+    struct teg_products one = *g;
     p->g = &one;
     p->turned = turned;
     for (size_t batch = 0; batch < g->n_batches; batch++) {
@@ -203,7 +204,7 @@ static size_t block_of(size_t total, size_t jobs, size_t unit, size_t most)
 
 static void cut(struct plan *p, size_t workers, bool rows, bool narrow)
 {
-    const struct teg_gemm *const g = p->g;
+    const struct teg_products *const g = p->g;
     const size_t wanted = workers == 1 ? 1 : ceil_div(4 * workers, teg_min(g->n_batches, 4 * workers));
     p->m_block = g->m;
     p->n_block = g->n;
@@ -223,14 +224,14 @@ static void cut(struct plan *p, size_t workers, bool rows, bool narrow)
     p->n_jobs = ceil_div(g->n, p->n_block);
 }
 
-static bool is_serial(const struct teg_gemm *g)
+static bool is_serial(const struct teg_products *g)
 {
     size_t work;
     return teg_mul(g->m, g->n, &work) && teg_mul(work, g->k, &work) && teg_mul(work, g->n_batches, &work) &&
            work < SERIAL;
 }
 
-enum teg_status teg_gemm_run(struct teg_eval_call *c, const struct teg_gemm *g)
+enum teg_status teg_products_run(struct teg_eval_call *c, const struct teg_products *g)
 {
     if (!g->n_batches || !g->m || !g->n)
         return TEG_OK;

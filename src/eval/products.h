@@ -1,22 +1,22 @@
-/* eval/gemm.h: batches of matrix products over the pool, for linear, matmul, attention, convolutions and recurrent
+/* eval/products.h: batches of matrix products over the pool, for linear, matmul, attention, convolutions and recurrent
  * nets.
  *
  * Y[m, n] = bias[m] + A[m, k] · B[k, n] for each batch. B lies as [K, N] or as [N, K] rows, or is produced block by
  * block (an image's patches), so that it never exists as a whole: memory beyond the operands is a few hundred KiB a
  * worker. Every element is one sum in the order of k whatever the number of threads. */
-#ifndef TEG_EVAL_GEMM_H
-#define TEG_EVAL_GEMM_H
+#ifndef TEG_EVAL_PRODUCTS_H
+#define TEG_EVAL_PRODUCTS_H
 
 #include "eval/eval.h"
 #include "kernel/grid.h"
 
 /* Where a batch's operands start, in elements. */
-struct teg_gemm_batch {
+struct teg_product_at {
     size_t a, b, y, bias;
 };
 
-struct teg_gemm {
-    const struct teg_gemm_batch *batches;
+struct teg_products {
+    const struct teg_product_at *batches;
     size_t n_batches, m, n, k;
     const float *a; /* [m, a_stride] */
     size_t a_stride;
@@ -33,7 +33,7 @@ struct teg_gemm {
     const void *pack_ctx;
 };
 
-enum teg_status teg_gemm_run(struct teg_eval_call *c, const struct teg_gemm *g);
+enum teg_status teg_products_run(struct teg_eval_call *c, const struct teg_products *g);
 
 /* dst[columns, rows] = src[rows, src_stride] turned. */
 void teg_transpose(const float *src, size_t src_stride, size_t rows, size_t columns, float *dst, size_t dst_stride);
