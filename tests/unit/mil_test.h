@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "mil/impl.h"
 
-/* ---- protobuf ---- */
+/* ---- protobuf from a line of text: 1:7 a number, 2'text', 3{1:2} a message, 4=00ff bytes, 5#1.5 a float ---- */
 
 static inline void pb_varint(struct bytes *b, uint64_t v)
 {
@@ -16,29 +16,66 @@ static inline void pb_varint(struct bytes *b, uint64_t v)
     put_uint(b, v, 1);
 }
 
-static inline void pb_uint(struct bytes *b, uint32_t number, uint64_t v)
+static inline void pb_bytes(struct bytes *b, uint64_t number, const void *data, size_t n)
 {
-    pb_varint(b, (uint64_t)number << 3);
-    pb_varint(b, v);
-}
-
-static inline void pb_data(struct bytes *b, uint32_t number, const void *data, size_t n)
-{
-    pb_varint(b, (uint64_t)number << 3 | 2);
+    pb_varint(b, number << 3 | 2);
     pb_varint(b, n);
     put(b, data, n);
 }
 
-static inline void pb_text(struct bytes *b, uint32_t number, const char *text)
+static inline void pb_field(const char **text, struct bytes *out);
+
+static inline struct bytes pb_message(const char **text)
 {
-    pb_data(b, number, text, strlen(text));
+    struct bytes b = {0};
+    while (**text && **text != '}')
+        if (**text == ' ')
+            ++*text;
+        else
+            pb_field(text, &b);
+    return b;
 }
 
-/* Moves a message into another as a field. */
-static inline void pb_message(struct bytes *b, uint32_t number, struct bytes *inner)
+static inline void pb_field(const char **text, struct bytes *out)
 {
-    pb_data(b, number, inner->at, inner->n);
-    bytes_free(inner);
+    char *end;
+    const uint64_t number = strtoull(*text, &end, 10);
+    const char kind = *end++;
+    struct bytes inner = {0};
+    const char *p = end;
+    if (kind == ':') {
+        pb_varint(out, number << 3);
+        pb_varint(out, *p == '-' ? (uint64_t)strtoll(p, &end, 10) : strtoull(p, &end, 10));
+        *text = end;
+        return;
+    }
+    if (kind == '#') {
+        const float f = strtof(p, &end);
+        pb_varint(out, number << 3 | 5);
+        put(out, &f, sizeof f);
+        *text = end;
+        return;
+    }
+    if (kind == '\'')
+        for (; *p != '\''; p++)
+            put(&inner, p, 1);
+    else if (kind == '{')
+        inner = pb_message(&p);
+    else if (kind == '=')
+        for (char two[3] = ""; p[0] && p[1] && p[0] != ' ' && p[0] != '}'; p += 2)
+            put_uint(&inner, strtoull(memcpy(two, p, 2), NULL, 16), 1);
+    else
+        fail_msg("bad protobuf text at %s", *text);
+    pb_bytes(out, number, inner.at ? (const void *)inner.at : "", inner.n);
+    bytes_free(&inner);
+    *text = p + (kind != '=');
+}
+
+static inline struct bytes pb(const char *text)
+{
+    struct bytes b = pb_message(&text);
+    assert_int_equal(*text, 0);
+    return b;
 }
 
 /* ---- a whole file ---- */
