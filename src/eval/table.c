@@ -5,10 +5,25 @@
 
 #include "eval/eval.h"
 
+/* clang-format off */
 static const struct teg_eval_row *const tables[] = {
-    teg_eval_rows_control, teg_eval_rows_unary, teg_eval_rows_binary, teg_eval_rows_reduce,
-    teg_eval_rows_shape,   teg_eval_rows_slice, teg_eval_rows_layout, teg_eval_rows_fill,
+    teg_eval_rows_control,
+    teg_eval_rows_unary,
+    teg_eval_rows_binary,
+    teg_eval_rows_reduce,
+    teg_eval_rows_shape,
+    teg_eval_rows_slice,
+    teg_eval_rows_layout,
+    teg_eval_rows_fill,
+    teg_eval_rows_gather,
+    teg_eval_rows_scatter,
+    teg_eval_rows_sort,
+    teg_eval_rows_nms,
+    teg_eval_rows_random,
+    teg_eval_rows_list,
+    teg_eval_rows_classify,
 };
+/* clang-format on */
 
 const struct teg_eval_row *teg_eval_find_row(const char *type, uint32_t opset)
 {
