@@ -33,7 +33,7 @@ static void draw(struct cli_progress *progress, uint64_t done, uint64_t total, d
     const bool in_bytes = strcmp(progress->unit, "bytes") == 0;
     char bar[bar_cells + 1];
     for (int i = 0; i < bar_cells; i++)
-        bar[i] = (double)(i + 1) <= share * bar_cells ? '#' : '.';
+        bar[i] = (double)(i + 1) <= share * (double)bar_cells ? '#' : '.';
     bar[bar_cells] = '\0';
     if (in_bytes)
         rate /= 1e6;

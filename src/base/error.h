@@ -26,8 +26,7 @@ enum teg_status teg_base_fail_memory(struct teg_error *err, const char *what, si
 
 /* The status stands in the return itself, so that compilers see that a failure is never TEG_OK. */
 #define FAIL(err, status, ...) FAIL_AT(err, status, 0, __VA_ARGS__)
-#define FAIL_AT(err, status, offset, ...)                                                                              \
-    return (void)teg_base_fail((err), (status), (offset), __VA_ARGS__), (status)
+#define FAIL_AT(err, status, offset, ...) return (void)teg_base_fail((err), (status), (offset), __VA_ARGS__), (status)
 #define TRY(expr)                                                                                                      \
     do {                                                                                                               \
         const enum teg_status try_status_ = (expr);                                                                    \
