@@ -7,11 +7,13 @@
 #include <string.h>
 
 #include "io.h"
+#include "predict.h"
 #include "setup.h"
 
 struct inspect_args {
     struct cli_model_args model;
-    bool metadata, weights, ops, plan, json;
+    const char *target;
+    bool metadata, weights, ops, plan, functions, states, json;
 };
 
 #define ARG(field) offsetof(struct inspect_args, field)
@@ -31,8 +33,12 @@ static const struct cli_option option_table[] = {
     CLI_MODE_OPTION(struct inspect_args, model),
     CLI_TOKENIZER_OPTION(struct inspect_args, model),
     CLI_PROGRESS_OPTION(struct inspect_args, model),
-    {.name = "states", .type = CLI_ABSENT, .help = "use --plan, which lists the KV cache's steps"},
-    {.name = "functions", .type = CLI_ABSENT, .help = "use --ops; the models that it runs have one function"},
+    {.name = "functions",
+     .type = CLI_FLAG,
+     .offset = ARG(functions),
+     .help = "packages: every function with its inputs, outputs and states"},
+    {.name = "states", .type = CLI_FLAG, .offset = ARG(states), .help = "packages: every state: type, shape, bytes"},
+    CLI_TARGET_OPTION(struct inspect_args, target),
 };
 
 /* ---- facts ---- */
@@ -281,10 +287,34 @@ static int open_model(const char *path, const struct inspect_args *args, struct 
     return status == TEG_OK ? CLI_DONE : cli_fail_library(&err);
 }
 
+static int inspect_package(const char *path, const struct inspect_args *args)
+{
+    if (args->plan)
+        return cli_usage("bad option: --plan: %s: expected a language model in GGUF or safetensors, found a package; "
+                         "use --ops",
+                         path);
+    const struct cli_inspect_program what = {.target = args->target,
+                                             .metadata = args->metadata,
+                                             .weights = args->weights,
+                                             .ops = args->ops,
+                                             .functions = args->functions,
+                                             .states = args->states,
+                                             .json = args->json};
+    return cli_inspect_program(path, &what);
+}
+
 static int inspect(const struct cli_line *line, const void *ptr)
 {
     const struct inspect_args *args = ptr;
     struct teg_model *model = NULL;
+    if (cli_is_program(line->operands[0]))
+        return inspect_package(line->operands[0], args);
+    if (args->functions || args->states || args->target)
+        return cli_usage("bad option: --%s: %s: expected a Core ML package, found another model; use --ops or --plan",
+                         args->functions ? "functions"
+                         : args->states  ? "states"
+                                         : "target",
+                         line->operands[0]);
     int code = open_model(line->operands[0], args, &model);
     if (code == CLI_DONE)
         code = args->json ? json_all(args, model) : print_all(args, model);
@@ -296,9 +326,11 @@ const struct cli_command cli_command_inspect = {
     .name = "inspect",
     .operands = "FILE",
     .summary = "show what is inside a model",
-    .details = "Prints the facts of a model: format, architecture, sizes. The options add or choose sections: they are "
-               "printed in the order metadata, weights, ops, plan. With --json the facts are always there, and ops and "
-               "plan are arrays of lines.",
+    .details =
+        "Prints the facts of a model: format, architecture, sizes; of a Core ML package its functions and the oldest "
+        "systems that can run it, with the reasons. The options add or choose sections: they are printed in the "
+        "order metadata, functions, states, weights, ops, plan. With --json the facts are always there, and ops "
+        "and plan are arrays of lines.",
     .options = option_table,
     .n_options = CLI_COUNT(option_table),
     .min_operands = 1,

@@ -14,6 +14,7 @@
 #include "interrupt.h"
 
 static volatile sig_atomic_t received_signal;
+static volatile bool stop_flag; /* the same as a bool, for the library */
 static pthread_t main_thread;
 static _Atomic(struct teg_session *) watched_session;
 static _Atomic(const char *) doomed_path;
@@ -33,6 +34,7 @@ static void on_signal(int number)
         return;
     }
     received_signal = number;
+    stop_flag = true;
     struct teg_session *session = atomic_load(&watched_session);
     if (session)
         teg_session_interrupt(session);
@@ -61,6 +63,11 @@ bool cli_interrupted(void)
 int cli_interrupt_exit_code(void)
 {
     return 128 + (int)received_signal;
+}
+
+const volatile bool *cli_interrupt_flag(void)
+{
+    return &stop_flag;
 }
 
 void cli_interrupt_watch(struct teg_session *session)

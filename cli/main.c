@@ -14,10 +14,10 @@
 
 static const struct cli_command *const commands[] = {
     &cli_command_run,        &cli_command_tokenize, &cli_command_template, &cli_command_logits,
-    &cli_command_perplexity, &cli_command_inspect,  &cli_command_bench,
+    &cli_command_perplexity, &cli_command_predict,  &cli_command_inspect,  &cli_command_bench,
 };
 
-static const char *const absent_commands[] = {"tune", "predict", "convert", "lint", "compare", "session", "serve"};
+static const char *const absent_commands[] = {"tune", "convert", "lint", "compare", "session", "serve"};
 
 /* The names that a mistyped command may have meant. */
 static const char *command_candidate(const void *ctx, size_t i)
@@ -56,18 +56,19 @@ static bool overview(struct cli_bytes *text, const FILE *stream)
     char line[256];
     int n = snprintf(line, sizeof(line),
                      "%susage: tegula COMMAND [options] [files]%s\n\n"
-                     "Runs language models with fast chunked prefill.\n\n%scommands:%s\n",
+                     "Runs language models with fast chunked prefill, and Core ML ML programs.\n\n%scommands:%s\n",
                      strong, plain, strong, plain);
     bool ok = cli_bytes_append(text, line, (size_t)n);
     for (size_t i = 0; i < CLI_COUNT(commands); i++) {
         n = snprintf(line, sizeof(line), "  %-12s%s\n", commands[i]->name, commands[i]->summary);
         ok = ok && cli_bytes_append(text, line, (size_t)n);
     }
-    n = snprintf(line, sizeof(line),
-                 "\n'tegula help COMMAND' or 'tegula COMMAND --help' explains a command; 'tegula --version' prints the "
-                 "version.\nA MODEL is a .gguf file (any part of a split set: the first) or a directory with "
-                 "config.json and *.safetensors.\n");
-    return ok && cli_bytes_append(text, line, (size_t)n);
+    static const char end[] =
+        "\n'tegula help COMMAND' or 'tegula COMMAND --help' explains a command; 'tegula --version' prints the "
+        "version.\n"
+        "A MODEL is a .gguf file (any part of a split set: the first) or a directory with config.json and "
+        "*.safetensors.\nA PACKAGE is a Core ML .mlpackage or .mlmodelc with an ML program.\n";
+    return ok && cli_bytes_append(text, end, sizeof(end) - 1);
 }
 
 static int print_text(const struct cli_bytes *text)

@@ -1,5 +1,5 @@
 # Toolchain: build for 64-bit Arm on another machine and run the tests under qemu. TEGULA_SYSROOT (environment) is a
-# directory with the Arm builds of jansson, PCRE2, utf8proc and cmocka; tools/aarch64-sysroot makes one. The C library
+# directory with the Arm builds of jansson, PCRE2, utf8proc, zlib and cmocka; tools/aarch64-sysroot makes one. The C library
 # comes with the cross compiler.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)

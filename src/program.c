@@ -44,6 +44,30 @@ static uint64_t sum_records(const struct teg_mil_const **records, size_t n)
     return sum;
 }
 
+/* Values that stand in an op itself have no name; "OP.PARAMETER" is theirs. The reader limits how deep blocks nest. */
+static bool name_weights(struct teg_program *p, const struct teg_mil_block *block, const char **names)
+{
+    bool ok = true;
+    for (size_t i = 0; ok && i < block->n_ops; i++) {
+        const struct teg_mil_op *const op = &block->ops[i];
+        const char *const made = op->n_outputs ? p->mil->vars[op->outputs[0]].name : op->type;
+        for (size_t a = 0; ok && a < op->n_args; a++)
+            for (size_t k = 0; ok && k < op->args[a].n_vars; k++) {
+                const teg_mil_var_id id = op->args[a].vars[k];
+                const struct teg_mil_var *const v = &p->mil->vars[id];
+                if (names[id] || !v->constant || !v->constant->file)
+                    continue;
+                names[id] = *v->name
+                                ? v->name
+                                : teg_arena_printf(&p->arena, "%s.%s", *op->name ? op->name : made, op->args[a].name);
+                ok = names[id] != NULL;
+            }
+        for (size_t b = 0; ok && b < op->n_blocks; b++)
+            ok = name_weights(p, &op->blocks[b], names);
+    }
+    return ok;
+}
+
 static enum teg_status list_weights(struct teg_program *p, struct teg_error *err)
 {
     size_t n = 0;
@@ -51,7 +75,11 @@ static enum teg_status list_weights(struct teg_program *p, struct teg_error *err
         n += p->mil->vars[i].constant && p->mil->vars[i].constant->file;
     teg_mil_var_id *const ids = teg_arena_array(&p->arena, n, sizeof *ids);
     const struct teg_mil_const **const records = teg_arena_array(&p->arena, n, sizeof *records);
-    if (!ids || !records)
+    p->names = teg_arena_array(&p->arena, p->mil->n_vars, sizeof *p->names);
+    bool named = p->names != NULL;
+    for (size_t f = 0; named && f < p->mil->n_functions; f++)
+        named = name_weights(p, &p->mil->functions[f].block, p->names);
+    if (!ids || !records || !named)
         return teg_base_fail_memory(err, "list of weights", n * sizeof *records);
     for (size_t i = 0, k = 0; i < p->mil->n_vars; i++) {
         const struct teg_mil_const *const c = p->mil->vars[i].constant;
@@ -252,7 +280,8 @@ enum teg_status teg_program_weight(const struct teg_program *program, size_t ind
         return TEG_ERR_ARGUMENT;
     const struct teg_mil_var *const v = &program->mil->vars[program->weights[index]];
     const struct teg_mil_type *const t = &v->constant->type;
-    *weight = (struct teg_weight){.name = v->name,
+    const char *const name = program->names[program->weights[index]];
+    *weight = (struct teg_weight){.name = name ? name : v->name,
                                   .dtype = teg_mil_dtype_info(t->dtype)->name,
                                   .rank = t->rank > 0 ? (uint32_t)t->rank : 0,
                                   .n_bytes = v->constant->n_bytes,

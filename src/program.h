@@ -18,6 +18,7 @@ struct teg_program {
     struct teg_arena arena; /* tables below; the program itself */
     struct teg_program_info info;
     const teg_mil_var_id *weights; /* variables whose value lies in a weight file */
+    const char **names;            /* of weights, by variable; NULL: the variable's own */
     const char *(*metadata)[2];
     struct teg_requirement *requirements; /* the concrete ones first, the opsets and the file's version last */
     uint32_t spec_version;                /* the highest of them */

@@ -97,7 +97,7 @@ static void add(struct list *l, const char *feature, const char *function, const
         p->spec_version = spec_version;
 }
 
-static void add_constant(struct list *l, const struct teg_mil_var *v)
+static void add_constant(struct list *l, const struct teg_mil_var *v, const char *op)
 {
     static const struct {
         enum teg_mil_dtype dtype;
@@ -109,7 +109,7 @@ static void add_constant(struct list *l, const struct teg_mil_var *v)
     if (v->constant && v->constant->type.kind == TEG_MIL_TENSOR)
         for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
             if (v->constant->type.dtype == rules[i].dtype)
-                add(l, rules[i].feature, l->function, v->name, 9);
+                add(l, rules[i].feature, l->function, *v->name ? v->name : op, 9);
 }
 
 static void add_op(struct list *l, const struct teg_mil_op *op)
@@ -121,7 +121,7 @@ static void add_op(struct list *l, const struct teg_mil_op *op)
             add(l, op_rules[i].type, l->function, where, op_rules[i].spec_version);
     for (size_t a = 0; a < op->n_args; a++)
         for (size_t i = 0; i < op->args[a].n_vars; i++)
-            add_constant(l, &vars[op->args[a].vars[i]]);
+            add_constant(l, &vars[op->args[a].vars[i]], where);
 }
 
 /* The reader limits how deep blocks nest. */
@@ -233,10 +233,10 @@ enum teg_status teg_program_check_target(const struct teg_program *program, cons
         const struct teg_requirement *const r = &program->requirements[i];
         if (r->spec_version > spec_version)
             FAIL(err, TEG_ERR_UNSUPPORTED,
-                 "cannot run on %.40s: %s%.60s%s%s%.80s%s%.60s needs %s, found an older target; choose a newer one or "
-                 "export the model for %.40s",
-                 target, *r->function ? "function '" : "", r->function, *r->function ? "': " : "", *r->where ? "'" : "",
-                 r->where, *r->where ? "' uses " : "", r->feature, r->systems, target);
+                 "cannot run on %.40s: %.60s%s%.80s%s%s%.60s%s: expected %s, found %.40s; choose a newer target or "
+                 "export the model for this one",
+                 target, r->feature, *r->where ? " at '" : "", r->where, *r->where ? "'" : "",
+                 *r->function ? " of function '" : "", r->function, *r->function ? "'" : "", r->systems, target);
     }
     return TEG_OK;
 }

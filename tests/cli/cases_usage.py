@@ -9,7 +9,7 @@ import tempfile
 from harness import PROGRAM, LONG, expect, expect_done, expect_equal, expect_error, run, test
 
 COMMANDS = ["run", "tokenize", "template", "logits", "perplexity", "inspect", "bench"]
-ABSENT = ["tune", "predict", "convert", "lint", "compare", "session", "serve"]
+ABSENT = ["tune", "convert", "lint", "compare", "session", "serve"]
 
 # ---- help and version ----
 
@@ -171,8 +171,8 @@ def _():
     for value in ("q8", "q4"):
         expect_error(run("run", "m", "-p", "x", "--kv", value), 2, value, "not in this version", "f32, f16 or bf16")
         expect_error(run("bench", "m", "--kv", "f32," + value), 2, value, "not in this version", "f32, f16 or bf16")
-    for value in ("fast", "emulate-fp16"):
-        expect_error(run("run", "m", "-p", "x", "--mode", value), 2, value, "not in this version", "exact or auto")
+    expect_error(run("run", "m", "-p", "x", "--mode", "emulate-fp16"), 2, "emulate-fp16", "not in this version",
+                 "exact, fast or auto")
     expect_error(run("bench", "m", "--format", "html"), 2, "html", "not in this version", "md, csv or json")
     expect_error(run("bench", "m", "--format", "xml"), 2, "'xml'")
     expect_error(run("run", "m", "-p", "x", "--progress", "maybe"), 2, "'maybe'")
@@ -183,8 +183,8 @@ def _():
 def _():
     """options that this version lacks"""
     expect_error(run("run", "m", "-p", "x", "--session", "s"), 2, "--session", "not in this version")
-    expect_error(run("inspect", "m", "--states"), 2, "--states", "not in this version")
-    expect_error(run("inspect", "m", "--functions"), 2, "--functions", "not in this version")
+    for option in ("--states", "--functions", "--target=iOS18"):
+        expect_error(run("inspect", "m", option), 2, option.split("=")[0], "a Core ML package")
 
 
 @test()

@@ -44,7 +44,7 @@ def setup(folder, level, scripts):
 def test_setup():
     with tempfile.TemporaryDirectory() as temporary:
         done = setup(pathlib.Path(temporary), "build", {})
-        result(done.returncode == 1 and "lacks: cmake pkg-config libjansson-dev libpcre2-dev libutf8proc-dev\n" in done.stderr
+        result(done.returncode == 1 and "lacks: cmake pkg-config libjansson-dev libpcre2-dev libutf8proc-dev zlib1g-dev\n" in done.stderr
                and "apt-get install -y cmake pkg-config libjansson-dev" in done.stderr and len(done.stderr.splitlines()) == 3,
                "setup: without apt-get one message names the packages and the command", done.stderr)
     with tempfile.TemporaryDirectory() as temporary:
