@@ -163,6 +163,18 @@ enum teg_mil_dtype teg_output_dtype(const struct teg_eval_call *c, size_t index)
     return of->dtype;
 }
 
+bool teg_output_declared(const struct teg_eval_call *c, size_t index, uint32_t *rank, size_t *dims)
+{
+    const struct teg_mil_type *const t = &c->frame->eval->program->vars[c->op->outputs[index]].type;
+    bool known = t->kind == TEG_MIL_TENSOR && t->rank >= 0;
+    for (int32_t d = 0; known && d < t->rank; d++) {
+        known = t->dims[d] >= 0;
+        dims[d] = (size_t)t->dims[d];
+    }
+    *rank = known ? (uint32_t)t->rank : 0;
+    return known;
+}
+
 struct teg_shape_text teg_shape_text(uint32_t rank, const size_t *dims)
 {
     struct teg_shape_text s = {"scalar"};

@@ -127,6 +127,8 @@ enum teg_status teg_arg_axes(const struct teg_eval_call *c, const char *name, ui
                              uint32_t *mask);
 /* The declared dtype of output `index`. */
 enum teg_mil_dtype teg_output_dtype(const struct teg_eval_call *c, size_t index);
+/* Its declared shape; false where a dimension is known only at run time. */
+bool teg_output_declared(const struct teg_eval_call *c, size_t index, uint32_t *rank, size_t *dims);
 /* Makes output `index` (uninitialised): checks that rank and dims fit what is declared and that the size is sane. */
 enum teg_status teg_output(struct teg_eval_call *c, size_t index, uint32_t rank, const size_t *dims,
                            struct teg_array **array);

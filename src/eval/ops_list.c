@@ -74,36 +74,47 @@ static enum teg_status op_list_write(struct teg_eval_call *c)
     return TEG_OK;
 }
 
+static const struct teg_array *first_item(const struct teg_array *ls)
+{
+    for (size_t i = 0; i < ls->n; i++)
+        if (ls->items[i])
+            return ls->items[i];
+    return NULL;
+}
+
 /* An item that was never written is zero, of the shape that others have or that is declared. */
 static enum teg_status op_list_read(struct teg_eval_call *c)
 {
     const struct teg_array *ls;
     struct teg_array *y;
     int32_t index;
+    uint32_t rank;
+    size_t dims[TEG_MIL_MAX_RANK];
     TRY(list_argument(c, &ls));
     TRY(teg_arg_int(c, "index", 0, &index));
     TRY(check_index(c, index, ls->n));
     const struct teg_array *const item = ls->items[index];
     if (item)
         return teg_output_share(c, 0, item, item->rank, item->dims);
-    for (size_t i = 0; i < ls->n; i++)
-        if (ls->items[i]) {
-            TRY(teg_output(c, 0, ls->items[i]->rank, ls->items[i]->dims, &y));
-            memset(y->data, 0, y->n_bytes);
-            return TEG_OK;
-        }
-    OP_FAIL(c, TEG_ERR_ARGUMENT, "list: expected item %d to have been written, found an empty list", index);
+    const struct teg_array *const other = first_item(ls);
+    if (other)
+        TRY(teg_output(c, 0, other->rank, other->dims, &y));
+    else if (teg_output_declared(c, 0, &rank, dims))
+        TRY(teg_output(c, 0, rank, dims, &y));
+    else
+        OP_FAIL(c, TEG_ERR_ARGUMENT, "list: expected item %d to have been written, found an empty list", index);
+    memset(y->data, 0, y->n_bytes);
+    return TEG_OK;
 }
 
 static enum teg_status op_list_gather(struct teg_eval_call *c)
 {
-    const struct teg_array *ls, *indices, *first = NULL;
+    const struct teg_array *ls, *indices;
     struct teg_array *y;
     size_t dims[TEG_MIL_MAX_RANK];
     TRY(list_argument(c, &ls));
     TRY(teg_arg_form(c, "indices", TEG_FORM_I32, &indices));
-    for (size_t i = 0; i < ls->n && !first; i++)
-        first = ls->items[i];
+    const struct teg_array *const first = first_item(ls);
     if (!first || first->rank == TEG_MIL_MAX_RANK)
         OP_FAIL(c, TEG_ERR_ARGUMENT, "list: expected an item of at most %d dimensions, found none",
                 TEG_MIL_MAX_RANK - 1);
