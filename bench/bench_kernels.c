@@ -10,8 +10,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "kernel/gemm.h"
 #include "kernel/kernels.h"
+#include "kernel/qgemm.h"
 
 static double now(void)
 {
@@ -119,26 +119,26 @@ static int by_value(const void *a, const void *b)
 
 enum { RATIOS = 15 };
 
-static void bench_gemm(const struct teg_cpu *cpu, const struct teg_gemm *gemm, enum teg_dtype dtype, size_t t, size_t n,
-                       size_t k)
+static void bench_gemm(const struct teg_cpu *cpu, const struct teg_qgemm *gemm, enum teg_dtype dtype, size_t t,
+                       size_t n, size_t k)
 {
     size_t row_bytes = 0;
     teg_dtype_row_bytes(dtype, k, &row_bytes);
-    const size_t x_bytes = teg_gemm_row_bytes(k), packed = teg_gemm_packed_bytes(dtype, n, k);
-    float *const x = floats(t * k), *const y = floats(t * n), *const scratch = floats(teg_gemm_scratch_floats());
+    const size_t x_bytes = teg_qgemm_row_bytes(k), packed = teg_qgemm_packed_bytes(dtype, n, k);
+    float *const x = floats(t * k), *const y = floats(t * n), *const scratch = floats(teg_qgemm_scratch_floats());
     void *const w = aligned(packed), *const q = aligned(t * x_bytes);
     gemm->quantize(x, k, q, x_bytes, 1, t, k);
-    const struct teg_gemm_args args = {.x = q,
-                                       .x_stride_bytes = x_bytes,
-                                       .terms = 1,
-                                       .w = w,
-                                       .w_dtype = dtype,
-                                       .y = y,
-                                       .y_stride = n,
-                                       .n_tokens = t,
-                                       .k = k,
-                                       .n1 = n,
-                                       .scratch = scratch};
+    const struct teg_qgemm_args args = {.x = q,
+                                        .x_stride_bytes = x_bytes,
+                                        .terms = 1,
+                                        .w = w,
+                                        .w_dtype = dtype,
+                                        .y = y,
+                                        .y_stride = n,
+                                        .n_tokens = t,
+                                        .k = k,
+                                        .n1 = n,
+                                        .scratch = scratch};
     const double macs = (double)(t * n * k);
     double ratios[RATIOS], best = 1e9;
     for (int i = 0; i < RATIOS; i++) {
@@ -158,18 +158,18 @@ static void bench_gemm(const struct teg_cpu *cpu, const struct teg_gemm *gemm, e
     free(x), free(y), free(scratch), free(w), free(q);
 }
 
-static void bench_quantize(const struct teg_gemm *gemm)
+static void bench_quantize(const struct teg_qgemm *gemm)
 {
     const size_t t = 64, k = 2048;
     float *const x = floats(t * k);
-    void *const q = aligned(t * teg_gemm_row_bytes(k));
+    void *const q = aligned(t * teg_qgemm_row_bytes(k));
     double seconds;
-    BEST(seconds, gemm->quantize(x, k, q, teg_gemm_row_bytes(k), 1, t, k));
+    BEST(seconds, gemm->quantize(x, k, q, teg_qgemm_row_bytes(k), 1, t, k));
     printf("%-18s quantize %7.2f G values/s\n", gemm->name, (double)(t * k) / seconds * 1e-9);
     free(x), free(q);
 }
 
-static void bench_gemms(const struct teg_cpu *cpu, const struct teg_gemm *gemm)
+static void bench_gemms(const struct teg_cpu *cpu, const struct teg_qgemm *gemm)
 {
     static const enum teg_dtype types[] = {TEG_DTYPE_Q4_0, TEG_DTYPE_Q4_1, TEG_DTYPE_Q4_K,  TEG_DTYPE_Q5_0,
                                            TEG_DTYPE_Q6_K, TEG_DTYPE_Q8_0, TEG_DTYPE_IQ4_XS};
@@ -305,7 +305,7 @@ int main(int argc, char **argv)
             continue;
         if (teg_kernels_select_isa(&cpu, (enum teg_isa)isa, &kernels))
             bench_isa(name, &kernels, argc > 1 ? argv[1] : "");
-        const struct teg_gemm *const gemm = teg_gemm_select_isa(&cpu, (enum teg_isa)isa);
+        const struct teg_qgemm *const gemm = teg_qgemm_select_isa(&cpu, (enum teg_isa)isa);
         if (gemm && wanted(argc > 1 ? argv[1] : "", "gemm"))
             bench_gemms(&cpu, gemm);
     }

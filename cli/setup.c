@@ -15,8 +15,8 @@
 const struct cli_choice cli_modes[] = {
     {"exact", TEG_MODE_EXACT, NULL},
     {"auto", TEG_MODE_AUTO, NULL},
-    {"fast", 0, "use exact or auto"},
-    {"emulate-fp16", 0, "use exact or auto"},
+    {"fast", TEG_MODE_FAST, NULL},
+    {"emulate-fp16", 0, "use exact, fast or auto"},
     {NULL, 0, NULL},
 };
 

@@ -3,7 +3,9 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/filemap.h"
 #include "base/options.h"
 #include "base/text.h"
 #include "build/build.h"
@@ -69,6 +71,7 @@ void teg_model_free(struct teg_model *model)
     if (!model)
         return;
     teg_tok_free(model->tok);
+    teg_plan_free(model->plan);
     teg_source_free(model->source);
     struct teg_arena arena = model->arena; /* the model itself lies in it */
     teg_arena_free(&arena);
@@ -111,6 +114,8 @@ static void fill_graph_info(struct teg_model *model)
     if (!model->graph)
         return;
     info->vocab_tokens = (int32_t)model->plan->vocab;
+    info->mode = model->plan->gemm ? "fast" : "exact";
+    info->weights_bytes += model->plan->packed.n_bytes - model->plan->packed.replaced_bytes;
     info->n_layers = hp->n_layers;
     info->n_heads = hp->n_heads;
     info->n_kv_heads = hp->n_kv_heads;
@@ -129,17 +134,38 @@ static uint32_t original_context(const struct teg_plan *plan)
     return n;
 }
 
-static enum teg_status open_graph(struct teg_model *model, const struct teg_allocator *allocator, struct teg_error *err)
+/* Packed source bytes: their pages may go. They lie in a mapped file, page by page. */
+static void release_pages(void *ctx, const void *data, size_t n_bytes)
+{
+    (void)ctx;
+    const size_t in_page = (uintptr_t)data % (size_t)sysconf(_SC_PAGESIZE);
+    const struct teg_filemap map = {(const uint8_t *)data - in_page, in_page + n_bytes};
+    teg_filemap_release(&map, in_page, n_bytes);
+}
+
+/* Automatic: fast where that gains something: some weight is of a type for it, on a CPU with a kernel for it. */
+static bool wants_fast(const struct teg_model *model, enum teg_mode mode)
+{
+    return mode == TEG_MODE_FAST || (mode == TEG_MODE_AUTO && teg_qgemm_select(&model->cpu)->isa != TEG_ISA_BASE &&
+                                     teg_plan_gains(model->graph));
+}
+
+static enum teg_status open_graph(struct teg_model *model, const struct teg_model_options *o,
+                                  const struct teg_allocator *allocator, uint64_t total_bytes, struct teg_error *err)
 {
     TRY(teg_build(model->source, &model->arena, &model->graph, &model->hparams, err));
     teg_cpu_detect(&model->cpu);
-    TRY(teg_plan_new(model->graph, &model->cpu, &model->arena, &model->plan, err));
+    const struct teg_plan_options options = {.fast = wants_fast(model, o->mode)};
+    const struct teg_pack_hooks hooks = {
+        .release = release_pages, .progress = o->progress, .progress_ctx = o->progress_ctx, .total_bytes = total_bytes};
+    TRY(teg_plan_new(model->graph, &model->cpu, &options, &model->arena, &model->plan, err));
+    TRY(teg_plan_pack(model->plan, &model->cpu, allocator, &hooks, err));
     model->run = (struct teg_run_model){.plan = model->plan,
                                         .allocator = allocator,
                                         .cpu = &model->cpu,
                                         .context_tokens = model->hparams.context,
                                         .original_context = original_context(model->plan),
-                                        .default_kv = TEG_KV_F32};
+                                        .default_kv = options.fast ? TEG_KV_F16 : TEG_KV_F32};
     return TEG_OK;
 }
 
@@ -154,7 +180,7 @@ static enum teg_status open_parts(struct teg_model *model, const char *path, con
         FAIL(err, TEG_ERR_INTERRUPTED,
              "interrupted: opening %s: expected to finish, found a request to stop; open it again", path);
     if (!o->vocab_only)
-        TRY(open_graph(model, allocator, err));
+        TRY(open_graph(model, o, allocator, total_bytes, err));
     fill_graph_info(model);
     model->run.allocator = allocator;
     model->run.weights_bytes = model->info.weights_bytes;
@@ -169,10 +195,6 @@ enum teg_status teg_model_open(const char *path, const struct teg_model_options 
     struct teg_model_options o;
     teg_model_options_default(&o);
     TRY(teg_options_read(&o, sizeof o, options, err));
-    if (o.mode == TEG_MODE_FAST)
-        FAIL(err, TEG_ERR_UNSUPPORTED,
-             "cannot open model: mode: expected exact, found fast; this version has no int8 "
-             "kernels yet, use exact");
     const struct teg_allocator *const allocator = teg_allocator_or_default(o.allocator);
     struct teg_arena arena;
     teg_arena_init(&arena, allocator);

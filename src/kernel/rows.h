@@ -3,16 +3,16 @@
 #ifndef TEG_KERNEL_ROWS_H
 #define TEG_KERNEL_ROWS_H
 
-#include "kernel/gemm.h"
+#include "kernel/qgemm.h"
 #include "kernel/kernels.h"
 
 extern const struct teg_kernels teg_kernel_rows_base; /* every slot */
 extern const struct teg_kernels teg_kernel_rows_exact_avx2;
 extern const struct teg_kernels teg_kernel_rows_exact_avx512;
 
-extern const struct teg_gemm teg_gemm_base;
-extern const struct teg_gemm teg_gemm_avx2;
-extern const struct teg_gemm teg_gemm_avxvnni;
-extern const struct teg_gemm teg_gemm_avx512vnni;
+extern const struct teg_qgemm teg_qgemm_base;
+extern const struct teg_qgemm teg_qgemm_avx2;
+extern const struct teg_qgemm teg_qgemm_avxvnni;
+extern const struct teg_qgemm teg_qgemm_avx512vnni;
 
 #endif

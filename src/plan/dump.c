@@ -2,17 +2,10 @@
 #include "plan/plan.h"
 
 static const char *const step_names[TEG_STEP_KIND_COUNT] = {
-    [TEG_STEP_EMBEDDING] = "embedding",
-    [TEG_STEP_RMS_NORM] = "rms_norm",
-    [TEG_STEP_LINEAR] = "linear",
-    [TEG_STEP_ROPE] = "rope",
-    [TEG_STEP_KV_APPEND] = "kv_append",
-    [TEG_STEP_ATTENTION] = "attention",
-    [TEG_STEP_GLU] = "glu",
-    [TEG_STEP_ADD] = "add",
-    [TEG_STEP_SCALE] = "scale",
-    [TEG_STEP_SOFTCAP] = "softcap",
-    [TEG_STEP_COPY] = "copy",
+    [TEG_STEP_EMBEDDING] = "embedding", [TEG_STEP_RMS_NORM] = "rms_norm", [TEG_STEP_QUANTIZE] = "quantize",
+    [TEG_STEP_LINEAR] = "linear",       [TEG_STEP_ROPE] = "rope",         [TEG_STEP_KV_APPEND] = "kv_append",
+    [TEG_STEP_ATTENTION] = "attention", [TEG_STEP_GLU] = "glu",           [TEG_STEP_ADD] = "add",
+    [TEG_STEP_SCALE] = "scale",         [TEG_STEP_SOFTCAP] = "softcap",   [TEG_STEP_COPY] = "copy",
 };
 
 static void dump_operand(const struct teg_operand *x, const char *label, struct teg_buf *out)
@@ -42,6 +35,10 @@ static void dump_step(const struct teg_graph *g, const struct teg_step *s, struc
     dump_operand(&s->b, "", out);
     if (s->weight)
         teg_buf_printf(out, " %s %s", weight_name(g, s), teg_dtype_info(s->weight_dtype)->name);
+    if (s->kind == TEG_STEP_LINEAR)
+        teg_buf_printf(out, " by %s", s->gemm ? s->gemm->name : "linear_f32");
+    if (s->terms > 1)
+        teg_buf_printf(out, " in %u rows each", s->terms);
     if (s->bias)
         teg_buf_puts(out, " +bias");
     dump_operand(&s->residual, "+", out);
@@ -72,6 +69,9 @@ void teg_plan_dump(const struct teg_plan *plan, const struct teg_graph *g, struc
                    plan->kv_block_elements, TEG_TILE_TOKENS, plan->head_rows);
     for (size_t i = 0; i < sizeof slots / sizeof *slots; i++)
         teg_buf_printf(out, " %s=%s", slots[i], plan->kernels.isa_of_slot[i]);
+    if (plan->gemm)
+        teg_buf_printf(out, "\npacked weights: %zu bytes in place of %zu", plan->packed.n_bytes,
+                       plan->packed.replaced_bytes);
     teg_buf_puts(out, "\n");
     for (uint32_t i = 0; i < plan->n_stages; i++) {
         const struct teg_stage *const stage = &plan->stages[i];

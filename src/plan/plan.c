@@ -3,7 +3,12 @@
  * One walk over the ops. A slice becomes a view: its users read columns of the other buffer. RoPE, scale and softcap
  * work in place when nobody else needs what they overwrite, else on a copy. An add whose other operand is the linear
  * just before it becomes that linear's residual. Then lifetimes are known, buffers are placed (place.c) and steps are
- * gathered into stages (stage.c). Kernels are chosen once for the whole plan, by CPU. */
+ * gathered into stages (stage.c). Kernels are chosen once for the whole plan, by CPU.
+ *
+ * In fast mode a product whose weights the integer kernels accept reads quantized activations. They are made by a step
+ * of their own, once for all products of one value (q, k and v; gate and up), which joins the row stage of the norm or
+ * the activation before it. The head's activations get a second row for what 8 bits leave over: it runs for one token
+ * of a prompt, and a quarter of the divergence from exact mode came from it alone. */
 #include "plan/plan.h"
 
 #include <string.h>
@@ -28,6 +33,7 @@ struct planner {
     uint32_t *strides;            /* of each buffer */
     uint32_t n_buffers;
     teg_value_id *rope_values; /* frequencies of each rope table, for sharing */
+    uint32_t *quantized;       /* [n_values]: 1 + number of the step that quantizes it, 0: none yet */
 };
 
 static const struct teg_value *value_of(const struct planner *p, teg_value_id id)
@@ -168,15 +174,67 @@ static teg_value_id residual_of(const struct planner *p, uint32_t i)
     return !place.logits && (place.stride == place.width || may_overwrite(p, x)) ? x : TEG_NO_VALUE;
 }
 
+static bool is_product(const struct teg_op *op)
+{
+    return op->kind == TEG_OP_LINEAR || op->kind == TEG_OP_LM_HEAD;
+}
+
+/* Values that two kinds of product read are quantized for the first, which is the more exact one or the only one. */
+static void quantized_input(struct planner *p, struct teg_step *linear, teg_value_id x, uint32_t terms)
+{
+    const uint32_t made = p->quantized[x];
+    if (made) {
+        const struct teg_step *const q = &p->plan->steps[made - 1];
+        linear->a = q->out;
+        linear->terms = q->terms;
+        return;
+    }
+    const size_t k = teg_value_width(value_of(p, x)), width = terms * teg_qgemm_row_bytes(k) / sizeof(float);
+    const struct teg_step l = *linear;
+    p->buffers[p->n_buffers] = (struct teg_lifetime){.width = width};
+    p->strides[p->n_buffers] = (uint32_t)width;
+    *linear = (struct teg_step){.kind = TEG_STEP_QUANTIZE, .op = l.op, .gemm = l.gemm, .k = k, .terms = terms};
+    linear->a = operand(p, x);
+    linear->out = (struct teg_operand){
+        .used = true, .offset = p->n_buffers++, .stride = (uint32_t)width, .width = (uint32_t)width};
+    p->quantized[x] = p->plan->n_steps;
+    struct teg_step *const s = &p->plan->steps[p->plan->n_steps++];
+    *s = l;
+    s->a = linear->out;
+    s->terms = terms;
+}
+
+static struct teg_step *product_step(struct planner *p, uint32_t i)
+{
+    const struct teg_op *const op = &p->graph->ops[i];
+    struct teg_step *const s = new_step(p, TEG_STEP_LINEAR, i);
+    s->k = teg_value_width(value_of(p, op->inputs[0]));
+    s->a = operand(p, op->inputs[0]);
+    set_weight(p, s, op->inputs[1]);
+    if (!p->plan->gemm || !teg_qgemm_accepts(s->weight_dtype, s->k))
+        return s;
+    s->gemm = p->plan->gemm;
+    quantized_input(p, s, op->inputs[0], op->kind == TEG_OP_LM_HEAD ? 2 : 1);
+    return &p->plan->steps[p->plan->n_steps - 1];
+}
+
+bool teg_plan_gains(const struct teg_graph *g)
+{
+    for (uint32_t i = 0; i < g->n_ops; i++) {
+        const struct teg_value *const w = &g->values[g->ops[i].inputs[1]];
+        if (is_product(&g->ops[i]) && teg_qgemm_accepts(w->dtype, teg_value_width(w)))
+            return true;
+    }
+    return false;
+}
+
 static void plan_linear(struct planner *p, uint32_t i, uint32_t *skip)
 {
     const struct teg_op *const op = &p->graph->ops[i], *const next = op + 1;
     const teg_value_id x = residual_of(p, i);
     const bool fused = x != TEG_NO_VALUE;
     const struct teg_op *const last = fused ? next : op;
-    struct teg_step *const s = new_step(p, TEG_STEP_LINEAR, i);
-    s->a = operand(p, op->inputs[0]);
-    set_weight(p, s, op->inputs[1]);
+    struct teg_step *const s = product_step(p, i);
     s->bias = op->n_inputs > 2 ? value_of(p, op->inputs[2])->data : NULL;
     if (op->kind == TEG_OP_LM_HEAD)
         p->views[op->result] = (struct view){.logits = true};
@@ -372,8 +430,21 @@ static uint32_t head_rows(uint32_t vocab)
     return rows < 1 ? 1 : rows > 32 ? 32 : rows;
 }
 
-enum teg_status teg_plan_new(const struct teg_graph *g, const struct teg_cpu *cpu, struct teg_arena *arena,
-                             struct teg_plan **out, struct teg_error *err)
+/* Scratch of one worker. */
+static size_t linear_floats(const struct teg_plan *plan)
+{
+    size_t most = 0;
+    for (uint32_t i = 0; i < plan->n_steps; i++) {
+        const struct teg_step *const s = &plan->steps[i];
+        if (s->kind == TEG_STEP_LINEAR)
+            most = teg_max(most, s->gemm ? teg_qgemm_scratch_floats() : teg_linear_scratch_floats(s->k));
+    }
+    return most;
+}
+
+enum teg_status teg_plan_new(const struct teg_graph *g, const struct teg_cpu *cpu,
+                             const struct teg_plan_options *options, struct teg_arena *arena, struct teg_plan **out,
+                             struct teg_error *err)
 {
     struct teg_plan *const plan = teg_arena_array(arena, 1, sizeof *plan);
     struct planner p = {.graph = g, .arena = arena, .plan = plan, .err = err};
@@ -383,8 +454,9 @@ enum teg_status teg_plan_new(const struct teg_graph *g, const struct teg_cpu *cp
     p.buffers = teg_arena_array(arena, n_buffers, sizeof *p.buffers);
     p.strides = teg_arena_array(arena, n_buffers, sizeof *p.strides);
     p.rope_values = teg_arena_array(arena, g->n_ops + 1, sizeof *p.rope_values);
+    p.quantized = teg_arena_array(arena, g->n_values, sizeof *p.quantized);
     teg_value_id *const states = teg_arena_array(arena, g->n_ops + 1, sizeof *states);
-    if (!plan || !p.views || !p.n_uses || !p.buffers || !p.strides || !p.rope_values || !states)
+    if (!plan || !p.views || !p.n_uses || !p.buffers || !p.strides || !p.rope_values || !p.quantized || !states)
         return teg_base_fail_memory(err, "plan", n_steps * sizeof *plan->steps);
     plan->steps = teg_arena_array(arena, n_steps, sizeof *plan->steps);
     plan->rope_tables = teg_arena_array(arena, g->n_ops + 1, sizeof *plan->rope_tables);
@@ -392,6 +464,7 @@ enum teg_status teg_plan_new(const struct teg_graph *g, const struct teg_cpu *cp
     if (!plan->steps || !plan->rope_tables || !plan->kv_layers)
         return teg_base_fail_memory(err, "plan", n_steps * sizeof *plan->steps);
     teg_kernels_select(cpu, &plan->kernels);
+    plan->gemm = options && options->fast ? teg_qgemm_select(cpu) : NULL;
     plan->vocab = (uint32_t)teg_value_width(&g->values[g->logits]);
     plan->head_rows = head_rows(plan->vocab);
     for (uint32_t i = 0; i < g->n_ops; i++)
@@ -402,9 +475,7 @@ enum teg_status teg_plan_new(const struct teg_graph *g, const struct teg_cpu *cp
         TRY(plan_op(&p, i, &skip, states));
         i = skip;
     }
-    for (uint32_t i = 0; i < plan->n_steps; i++)
-        if (plan->steps[i].kind == TEG_STEP_LINEAR)
-            plan->worker_floats = teg_max(plan->worker_floats, teg_linear_scratch_floats(plan->steps[i].a.width));
+    plan->worker_floats = teg_max(plan->worker_floats, linear_floats(plan));
     find_head(plan, g);
     TRY(place(&p));
     TRY(teg_plan_stages(plan, arena, err));

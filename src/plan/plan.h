@@ -13,10 +13,12 @@
 #include "base/text.h"
 #include "graph/graph.h"
 #include "kernel/kernels.h"
+#include "kernel/qgemm.h"
 
 enum teg_step_kind {
     TEG_STEP_EMBEDDING,
     TEG_STEP_RMS_NORM,
+    TEG_STEP_QUANTIZE, /* rows of a to the groups of kernel/qgemm.h: once for all linears that read them */
     TEG_STEP_LINEAR,
     TEG_STEP_ROPE,
     TEG_STEP_KV_APPEND,
@@ -46,8 +48,11 @@ struct teg_step {
     const void *weight;          /* embedding, linear: [N, K]; rms_norm, sinks: float vector */
     enum teg_dtype weight_dtype;
     size_t weight_row_bytes;
-    const float *bias; /* linear */
-    float scale;       /* embedding, scale, attention; softcap: the cap */
+    const struct teg_qgemm *gemm; /* quantize; linear: a is quantized, weight packed (by teg_plan_pack); NULL: exact */
+    size_t k;                     /* quantize, linear: columns of x */
+    uint32_t terms;               /* quantize, linear with gemm: rows that stand for one */
+    const float *bias;            /* linear */
+    float scale;                  /* embedding, scale, attention; softcap: the cap */
     float eps, weight_offset, softcap;
     uint32_t n_heads, n_kv_heads, head_width, window;
     uint32_t rope_table;
@@ -81,6 +86,7 @@ struct teg_kv_layer {
 
 struct teg_plan {
     struct teg_kernels kernels;
+    const struct teg_qgemm *gemm; /* NULL: exact mode */
     struct teg_step *steps;
     uint32_t n_steps, first_head_step;
     struct teg_stage *stages;
@@ -93,11 +99,36 @@ struct teg_plan {
     size_t row_floats;         /* activations of one token, after placement */
     size_t worker_floats;      /* scratch of one worker */
     uint32_t vocab, head_rows; /* logits are made for up to head_rows rows at a time */
+    struct teg_packed {        /* weights in the layout of their kernel, one block of memory */
+        const struct teg_allocator *allocator;
+        void *memory;
+        size_t n_bytes;
+        size_t replaced_bytes; /* of the source, not needed any more */
+    } packed;
 };
 
-/* Allocates in `arena`; weights stay where the graph's constants point. */
-enum teg_status teg_plan_new(const struct teg_graph *graph, const struct teg_cpu *cpu, struct teg_arena *arena,
-                             struct teg_plan **plan, struct teg_error *err);
+struct teg_plan_options {
+    bool fast; /* integer kernels for weights that they accept */
+};
+
+/* Allocates in `arena`; weights stay where the graph's constants point. options NULL: exact. A fast plan cannot run
+ * before teg_plan_pack. */
+enum teg_status teg_plan_new(const struct teg_graph *graph, const struct teg_cpu *cpu,
+                             const struct teg_plan_options *options, struct teg_arena *arena, struct teg_plan **plan,
+                             struct teg_error *err);
+/* plan/pack.c: packs the weights of a fast plan; a plan without any is left as it is. */
+struct teg_pack_hooks {
+    void (*release)(void *ctx, const void *data, size_t n_bytes); /* these source bytes were read; may be NULL */
+    teg_progress_fn progress;                                     /* of total_bytes source bytes; may be NULL */
+    void *release_ctx, *progress_ctx;
+    uint64_t total_bytes;
+};
+enum teg_status teg_plan_pack(struct teg_plan *plan, const struct teg_cpu *cpu, const struct teg_allocator *allocator,
+                              const struct teg_pack_hooks *hooks, struct teg_error *err);
+/* Returns the packed weights; the plan itself belongs to its arena. NULL is fine. */
+void teg_plan_free(struct teg_plan *plan);
+/* Whether any product of the graph has weights that the integer kernels accept. */
+bool teg_plan_gains(const struct teg_graph *graph);
 /* The step list, a line each, with kernel, weight and place in the arena. */
 void teg_plan_dump(const struct teg_plan *plan, const struct teg_graph *graph, struct teg_buf *out);
 

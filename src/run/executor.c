@@ -10,9 +10,9 @@
 
 #include "base/check.h"
 
-#define SLICES_PER_THREAD 4 /* linear: enough to even out, few enough to be cheap */
-#define LINEAR_COLUMNS 32u  /* columns are cut in multiples of this */
-#define ROWS_PER_SLICE 8    /* row steps: fewer are not worth a wake-up */
+#define SLICES_PER_THREAD 4              /* linear: enough to even out, few enough to be cheap */
+#define LINEAR_COLUMNS TEG_QGEMM_COLUMNS /* columns are cut in multiples of this */
+#define ROWS_PER_SLICE 8                 /* row steps: fewer are not worth a wake-up */
 
 /* Address of a row of an operand. */
 static float *row_of(const struct teg_pass *p, const struct teg_operand *x, size_t row)
@@ -67,6 +67,12 @@ static void run_rope(const struct teg_pass *p, const struct teg_step *s, size_t 
         p->plan->kernels.rope_half_f32(x, s->out.stride, cosines, sines, n, n_heads, s->head_width, table->n_pairs);
 }
 
+static void run_quantize(const struct teg_pass *p, const struct teg_step *s, size_t row, size_t n)
+{
+    s->gemm->quantize(row_of(p, &s->a, row), s->a.stride, row_of(p, &s->out, row), s->out.stride * sizeof(float),
+                      s->terms, n, s->k);
+}
+
 static size_t kv_element_bytes(const struct teg_pass *p)
 {
     return p->kv_dtype == TEG_DTYPE_F32 ? 4 : 2;
@@ -111,6 +117,9 @@ static void run_rows(const struct teg_pass *p, const struct teg_step *s, size_t 
     case TEG_STEP_RMS_NORM:
         run_rms_norm(p, s, row, n);
         break;
+    case TEG_STEP_QUANTIZE:
+        run_quantize(p, s, row, n);
+        break;
     case TEG_STEP_ROPE:
         run_rope(p, s, row, n);
         break;
@@ -149,6 +158,26 @@ static size_t linear_columns(const struct teg_pass *p, const struct teg_step *s)
     return (columns + LINEAR_COLUMNS - 1) / LINEAR_COLUMNS * LINEAR_COLUMNS;
 }
 
+static void run_gemm(const struct teg_pass *p, const struct teg_step *s, size_t slice, float *scratch)
+{
+    const size_t columns = linear_columns(p, s), n0 = slice * columns;
+    const struct teg_qgemm_args args = {.x = row_of(p, &s->a, p->row0),
+                                        .x_stride_bytes = s->a.stride * sizeof(float),
+                                        .terms = s->terms,
+                                        .w = s->weight,
+                                        .w_dtype = s->weight_dtype,
+                                        .bias = s->bias,
+                                        .residual = s->residual.used ? row_of(p, &s->residual, p->row0) : NULL,
+                                        .y = row_of(p, &s->out, p->row0),
+                                        .y_stride = s->out.stride,
+                                        .n_tokens = p->n_rows,
+                                        .k = s->k,
+                                        .n0 = n0,
+                                        .n1 = teg_min(n0 + columns, s->out.width),
+                                        .scratch = scratch};
+    s->gemm->run(&args);
+}
+
 static void run_linear(const struct teg_pass *p, const struct teg_step *s, size_t slice, float *scratch)
 {
     const size_t columns = linear_columns(p, s), n0 = slice * columns;
@@ -162,7 +191,7 @@ static void run_linear(const struct teg_pass *p, const struct teg_step *s, size_
                                          .y = row_of(p, &s->out, p->row0),
                                          .y_stride = s->out.stride,
                                          .n_tokens = p->n_rows,
-                                         .k = s->a.width,
+                                         .k = s->k,
                                          .n0 = n0,
                                          .n1 = teg_min(n0 + columns, s->out.width),
                                          .scratch = scratch};
@@ -260,7 +289,7 @@ static void run_free_slice(void *ctx, size_t slice, size_t worker)
             slice -= n;
             continue;
         }
-        (s->kind == TEG_STEP_LINEAR ? run_linear : run_attention)(p, s, slice, scratch);
+        (s->kind != TEG_STEP_LINEAR ? run_attention : s->gemm ? run_gemm : run_linear)(p, s, slice, scratch);
         return;
     }
 }

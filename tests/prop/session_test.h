@@ -35,7 +35,7 @@ static inline void model_finish(struct model *m, const char *name)
     teg_arena_init(&m->arena, NULL);
     teg_cpu_detect(&m->cpu);
     if (teg_build(m->source, &m->arena, &m->graph, &hp, &err) != TEG_OK ||
-        teg_plan_new(m->graph, &m->cpu, &m->arena, &m->plan, &err) != TEG_OK)
+        teg_plan_new(m->graph, &m->cpu, NULL, &m->arena, &m->plan, &err) != TEG_OK)
         fail_msg("%s: %s", name, err.message);
     m->run = (struct teg_run_model){.plan = m->plan,
                                     .allocator = counting_init(&m->memory, 0),

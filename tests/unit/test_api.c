@@ -325,9 +325,6 @@ static void test_open_errors(void **state)
     open_fails("/nonexistent/model.gguf", NULL, TEG_ERR_IO, "/nonexistent/model.gguf");
     open_fails(TEST_DATA "/dtype_vectors.bin", NULL, TEG_ERR_FORMAT, "expected a GGUF file or a directory");
     teg_model_options_default(&o);
-    o.mode = TEG_MODE_FAST;
-    open_fails(LLAMA, &o, TEG_ERR_UNSUPPORTED, "cannot open model: mode: expected exact, found fast;");
-    teg_model_options_default(&o);
     o.tokenizer_path = "/nonexistent/tokenizer.json";
     open_fails(LLAMA, &o, TEG_ERR_IO, "/nonexistent/tokenizer.json");
     teg_model_options_default(&o);

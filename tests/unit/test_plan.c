@@ -240,7 +240,7 @@ static void check_model(const char *path, const struct teg_cpu *cpu)
     int32_t ids[MODEL_TOKENS];
     teg_arena_init(&arena, NULL);
     if (teg_source_open(path, true, NULL, &source, &err) != TEG_OK ||
-        teg_build(source, &arena, &g, &hp, &err) != TEG_OK || teg_plan_new(g, cpu, &arena, &plan, &err) != TEG_OK)
+        teg_build(source, &arena, &g, &hp, &err) != TEG_OK || teg_plan_new(g, cpu, NULL, &arena, &plan, &err) != TEG_OK)
         fail_msg("%s", err.message);
     check_stages(plan);
     for (size_t i = 0; i < MODEL_TOKENS; i++)
@@ -536,7 +536,7 @@ static void test_random_graphs(void **state)
         int32_t ids[GRAPH_TOKENS];
         teg_arena_init(&arena, NULL);
         const struct teg_graph *const g = random_graph(&arena);
-        assert_int_equal(teg_plan_new(g, &cpu, &arena, &plan, NULL), TEG_OK);
+        assert_int_equal(teg_plan_new(g, &cpu, NULL, &arena, &plan, NULL), TEG_OK);
         for (size_t i = 0; i < GRAPH_TOKENS; i++)
             ids[i] = (int32_t)random_below(20);
         check_stages(plan);

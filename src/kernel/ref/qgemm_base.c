@@ -1,11 +1,11 @@
-/* kernel/ref/gemm_base.c: the integer GEMM for what the compiler targets by default. It is the definition that the
+/* kernel/ref/qgemm_base.c: the integer GEMM for what the compiler targets by default. It is the definition that the
  * others are tested against. Products of u8 and s8 fit 16 bits, so bytes are split into even and odd halves of words,
  * multiplied there, and pairs of words are added by shifting. */
 #include "kernel/ref/vec_base.h"
 
 #define GEMM_MR 2
-#define GEMM_NAME "gemm_i8_base"
-#define GEMM_RECORD teg_gemm_base
+#define GEMM_NAME "qgemm_base"
+#define GEMM_RECORD teg_qgemm_base
 #define GEMM_ISA TEG_ISA_BASE
 
 typedef int16_t v_words __attribute__((vector_size(16)));
@@ -42,4 +42,4 @@ static inline vi v_lut(const uint8_t table[16], vi index)
     return (vi)v_lut16(t, (vb)index);
 }
 
-#include "kernel/ref/gemm_tmpl.h"
+#include "kernel/ref/qgemm_tmpl.h"

@@ -1,4 +1,4 @@
-/* kernel/gemm.h: matrix products on integers: quantized weights, packed once, against activations in 8 bits.
+/* kernel/qgemm.h: matrix products on integers: quantized weights, packed once, against activations in 8 bits.
  *
  * Activations are quantized row by row in groups of 32 with a scale and a zero point each:
  *
@@ -17,8 +17,8 @@
  *
  * Error against double-precision sums of the same integers: |error| <= (6·n_groups + 4)·eps·Σ|group|.
  * NaN or infinity in x makes NaN of every output of that row. Groups whose step s is below 2^-110 count as zeros. */
-#ifndef TEG_KERNEL_GEMM_H
-#define TEG_KERNEL_GEMM_H
+#ifndef TEG_KERNEL_QGEMM_H
+#define TEG_KERNEL_QGEMM_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -26,11 +26,11 @@
 #include "cpu/cpu.h"
 #include "dtype/dtype.h"
 
-#define TEG_GEMM_GROUP 32   /* activations that share a scale */
-#define TEG_GEMM_COLUMNS 32 /* columns of a weight panel: slices begin at multiples of it */
+#define TEG_QGEMM_GROUP 32   /* activations that share a scale */
+#define TEG_QGEMM_COLUMNS 32 /* columns of a weight panel: slices begin at multiples of it */
 
 /* Y[T, N] = X[T, K] · W[N, K]^T (+ bias) (+ residual); columns n0 … n1 - 1. */
-struct teg_gemm_args {
+struct teg_qgemm_args {
     const void *x;         /* [T] tokens of `terms` quantized rows each, as quantize() wrote them */
     size_t x_stride_bytes; /* from token to token */
     uint32_t terms;        /* 1, or 2: a second row holds what the first left over, for outputs that need 16 bits */
@@ -41,34 +41,34 @@ struct teg_gemm_args {
     float *y;              /* [T, y_stride] */
     size_t y_stride;
     size_t n_tokens, k;
-    size_t n0, n1;  /* n0 a multiple of TEG_GEMM_COLUMNS; n1 too, or N */
-    float *scratch; /* teg_gemm_scratch_floats() floats, 64-byte aligned */
+    size_t n0, n1;  /* n0 a multiple of TEG_QGEMM_COLUMNS; n1 too, or N */
+    float *scratch; /* teg_qgemm_scratch_floats() floats, 64-byte aligned */
 };
 
-struct teg_gemm {
+struct teg_qgemm {
     const char *name;
     enum teg_isa isa;
-    /* n_rows rows of k floats at x (stride in floats) to dst; terms rows of teg_gemm_row_bytes(k) for each. */
+    /* n_rows rows of k floats at x (stride in floats) to dst; terms rows of teg_qgemm_row_bytes(k) for each. */
     void (*quantize)(const float *x, size_t x_stride, void *dst, size_t dst_stride_bytes, uint32_t terms, size_t n_rows,
                      size_t k);
-    void (*run)(const struct teg_gemm_args *args);
+    void (*run)(const struct teg_qgemm_args *args);
 };
 
 /* Whether weights of this type and row length can be packed. */
-bool teg_gemm_accepts(enum teg_dtype dtype, size_t k);
+bool teg_qgemm_accepts(enum teg_dtype dtype, size_t k);
 /* The best record for this CPU; always one. */
-const struct teg_gemm *teg_gemm_select(const struct teg_cpu *cpu);
+const struct teg_qgemm *teg_qgemm_select(const struct teg_cpu *cpu);
 /* The record of one instruction set (tests); NULL where this CPU or build cannot run it. */
-const struct teg_gemm *teg_gemm_select_isa(const struct teg_cpu *cpu, enum teg_isa isa);
+const struct teg_qgemm *teg_qgemm_select_isa(const struct teg_cpu *cpu, enum teg_isa isa);
 
 /* Bytes of one quantized row of k values (a multiple of 32). */
-size_t teg_gemm_row_bytes(size_t k);
-size_t teg_gemm_scratch_floats(void);
+size_t teg_qgemm_row_bytes(size_t k);
+size_t teg_qgemm_scratch_floats(void);
 
-/* Weights: one layout for all instruction sets and every T (gemm_pack.c). */
-size_t teg_gemm_packed_bytes(enum teg_dtype dtype, size_t n, size_t k);
+/* Weights: one layout for all instruction sets and every T (qgemm_pack.c). */
+size_t teg_qgemm_packed_bytes(enum teg_dtype dtype, size_t n, size_t k);
 /* Packs columns n0 … n1 - 1 of [N, K] rows of w_row_bytes at w into dst, the place of column 0; columns past N are
- * filled with zeros. n0 is a multiple of TEG_GEMM_COLUMNS; n1 too, or N. */
-void teg_gemm_pack(enum teg_dtype dtype, const void *w, size_t w_row_bytes, size_t n0, size_t n1, size_t k, void *dst);
+ * filled with zeros. n0 is a multiple of TEG_QGEMM_COLUMNS; n1 too, or N. */
+void teg_qgemm_pack(enum teg_dtype dtype, const void *w, size_t w_row_bytes, size_t n0, size_t n1, size_t k, void *dst);
 
 #endif

@@ -1,4 +1,4 @@
-/* kernel/ref/gemm_tmpl.h: the integer GEMM of kernel/gemm.h for the vectors of the file that includes it.
+/* kernel/ref/qgemm_tmpl.h: the integer GEMM of kernel/qgemm.h for the vectors of the file that includes it.
  *
  * Parameters: a vec_*.h, and
  *   GEMM_MR        rows of the register tile; it is two vectors wide
@@ -13,7 +13,7 @@
  * no bit of them. A single row takes the same road: unpacking costs as much again as its products, and both together
  * are faster than memory delivers the packed bytes. Not taken: products straight from nibbles in the inner loop, whose
  * shifts and masks compete with the dot products for the same ports in every tile of rows. */
-#include "kernel/gemm_layout.h"
+#include "kernel/qgemm_layout.h"
 #include "kernel/ref/vec_types.h"
 #include "kernel/rows.h"
 
@@ -330,7 +330,7 @@ static const struct gemm_kind {
 /* ---- run ---- */
 
 /* Sums of n_tokens tokens (`terms` rows each) to columns n … n + columns - 1 of y. */
-static void gemm_store(const struct teg_gemm_args *a, size_t token, size_t n_tokens, size_t n, size_t columns,
+static void gemm_store(const struct teg_qgemm_args *a, size_t token, size_t n_tokens, size_t n, size_t columns,
                        const float *sums)
 {
     for (size_t t = 0; t < n_tokens; t++, sums += a->terms * COLUMNS) {
@@ -348,10 +348,10 @@ static void gemm_store(const struct teg_gemm_args *a, size_t token, size_t n_tok
     }
 }
 
-static void gemm_run(const struct teg_gemm_args *a)
+static void gemm_run(const struct teg_qgemm_args *a)
 {
     const struct gemm_kind *const kind = &kinds[a->w_dtype];
-    const size_t n_groups = a->k / TEG_GEMM_GROUP, panel_bytes = teg_gemm_packed_bytes(a->w_dtype, COLUMNS, a->k);
+    const size_t n_groups = a->k / TEG_QGEMM_GROUP, panel_bytes = teg_qgemm_packed_bytes(a->w_dtype, COLUMNS, a->k);
     const size_t row_bytes = n_groups * sizeof(struct gemm_group), most = GEMM_ROWS / a->terms;
     struct gemm_unit *const units = (struct gemm_unit *)(void *)a->scratch;
     float *const sums = a->scratch + GEMM_UNITS * sizeof *units / sizeof(float);
@@ -385,7 +385,7 @@ static void gemm_run(const struct teg_gemm_args *a)
 TEG_INLINE float range_of(const float *x, float *low, float *high)
 {
     vf least = {0}, greatest = {0}, probe = {0};
-    for (size_t i = 0; i < TEG_GEMM_GROUP; i += VL) {
+    for (size_t i = 0; i < TEG_QGEMM_GROUP; i += VL) {
         const vf v = f_load(x + i);
         least = v_max(-v, least);
         greatest = v_max(v, greatest);
@@ -417,19 +417,19 @@ static void quantize_group(const float *x, struct gemm_group *dst, float *rest)
     if (probe != 0 || !(step >= GEMM_SMALLEST)) {
         if (probe != 0)
             dst->scale = dst->sum = probe;
-        memcpy(rest, x, TEG_GEMM_GROUP * sizeof *x);
+        memcpy(rest, x, TEG_QGEMM_GROUP * sizeof *x);
         return;
     }
     const vf inverse = v_set(1.0f / step), zero = clamp_byte(nearest(v_set(-128) - v_set(low) * inverse));
-    int32_t u[TEG_GEMM_GROUP];
-    for (size_t i = 0; i < TEG_GEMM_GROUP; i += VL) {
+    int32_t u[TEG_QGEMM_GROUP];
+    for (size_t i = 0; i < TEG_QGEMM_GROUP; i += VL) {
         const vf v = f_load(x + i), q = clamp_byte(nearest(v * inverse) + zero);
         const vi whole = __builtin_convertvector(q, vi);
         f_store(rest + i, v - (q - zero) * step);
         memcpy(u + i, &whole, sizeof whole);
     }
     int32_t sum[2] = {0, 0};
-    for (size_t i = 0; i < TEG_GEMM_GROUP; i++) {
+    for (size_t i = 0; i < TEG_QGEMM_GROUP; i++) {
         dst->u[i] = (int8_t)u[i];
         sum[i / 16] += u[i];
     }
@@ -443,16 +443,16 @@ static void quantize_group(const float *x, struct gemm_group *dst, float *rest)
 static void gemm_quantize(const float *x, size_t x_stride, void *dst, size_t dst_stride_bytes, uint32_t terms,
                           size_t n_rows, size_t k)
 {
-    const size_t n_groups = k / TEG_GEMM_GROUP;
+    const size_t n_groups = k / TEG_QGEMM_GROUP;
     for (size_t r = 0; r < n_rows; r++, x += x_stride, dst = (char *)dst + dst_stride_bytes) {
         struct gemm_group *const first = dst;
         for (size_t g = 0; g < n_groups; g++) {
-            float rest[TEG_GEMM_GROUP], unused[TEG_GEMM_GROUP];
-            quantize_group(x + g * TEG_GEMM_GROUP, &first[g], rest);
+            float rest[TEG_QGEMM_GROUP], unused[TEG_QGEMM_GROUP];
+            quantize_group(x + g * TEG_QGEMM_GROUP, &first[g], rest);
             if (terms == 2)
                 quantize_group(rest, &first[n_groups + g], unused);
         }
     }
 }
 
-const struct teg_gemm GEMM_RECORD = {.name = GEMM_NAME, .isa = GEMM_ISA, .quantize = gemm_quantize, .run = gemm_run};
+const struct teg_qgemm GEMM_RECORD = {.name = GEMM_NAME, .isa = GEMM_ISA, .quantize = gemm_quantize, .run = gemm_run};

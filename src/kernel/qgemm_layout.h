@@ -1,4 +1,4 @@
-/* kernel/gemm_layout.h: bytes of packed weights and of quantized activations. Private to kernel/.
+/* kernel/qgemm_layout.h: bytes of packed weights and of quantized activations. Private to kernel/.
  *
  * Packed weights are panels of 32 columns, one after the other; a panel is a run of blocks along k (32 or 256 values,
  * as in the file), so both a product of many rows and one of a single row read one stream:
@@ -16,12 +16,12 @@
  * 5 bits are nibbles + bits, 6 are nibbles + pairs, 3 are pairs + bits. So a packed type is within 11 % (MXFP4: none)
  * of its size in the file, mostly within 3 %. Scales keep their stored form: f16, 6-bit factors as bytes. Alternative
  * not taken: float scales, which cost half a bit a weight. */
-#ifndef TEG_KERNEL_GEMM_LAYOUT_H
-#define TEG_KERNEL_GEMM_LAYOUT_H
+#ifndef TEG_KERNEL_QGEMM_LAYOUT_H
+#define TEG_KERNEL_QGEMM_LAYOUT_H
 
-#include "kernel/gemm.h"
+#include "kernel/qgemm.h"
 
-#define COLUMNS TEG_GEMM_COLUMNS
+#define COLUMNS TEG_QGEMM_COLUMNS
 #define QUAD_BYTES 128u /* 4 k of 32 columns */
 
 enum gemm_codes { CODES_4, CODES_IQ4, CODES_FP4, CODES_5, CODES_6, CODES_8, CODES_2, CODES_3 };

@@ -1,12 +1,12 @@
-/* tests/kernel/test_kernels_gemm.c: the integer GEMM: every record x type x shapes around its tiles, worst-case data,
+/* tests/kernel/test_kernels_qgemm.c: the integer GEMM: every record x type x shapes around its tiles, worst-case data,
  * guard pages, and the same bits however the work is cut and, where the arithmetic is the same, on every instruction
  * set.
  *
  * The expected value is computed from the file's form of the weights and the quantized activations: exact integer sums
  * of each group, scales as dtype/ decodes them, added in double precision. Packing is checked by itself through it: a
  * code or scale in a wrong place gives a wrong sum. */
-#include "kernel/gemm.h"
-#include "kernel/gemm_layout.h"
+#include "kernel/qgemm.h"
+#include "kernel/qgemm_layout.h"
 #include "kernel_test.h"
 
 /* Offsets of f16 scale fields in a block, -1: none. Random bytes there would be infinities and NaN too often. */
@@ -22,7 +22,7 @@ enum fill { FILL_RANDOM, FILL_ZEROS, FILL_ONES, FILL_DENORMAL, FILL_COUNT };
 
 static bool accepted(enum teg_dtype dtype)
 {
-    return teg_gemm_accepts(dtype, 256);
+    return teg_qgemm_accepts(dtype, 256);
 }
 
 static void fill_weights(enum teg_dtype dtype, unsigned char *w, size_t n_elements, enum fill fill)
@@ -70,18 +70,18 @@ struct problem {
     unsigned char *w, *q;
     void *packed;
     size_t w_row_bytes, y_floats;
-    struct teg_gemm_args args;
+    struct teg_qgemm_args args;
 };
 
-static void make_problem(struct problem *p, const struct teg_gemm *gemm, enum edge edge)
+static void make_problem(struct problem *p, const struct teg_qgemm *gemm, enum edge edge)
 {
     (void)teg_dtype_row_bytes(p->dtype, p->k, &p->w_row_bytes);
-    const size_t row = teg_gemm_row_bytes(p->k), x_stride = p->k + p->pad, y_stride = p->n + p->pad;
+    const size_t row = teg_qgemm_row_bytes(p->k), x_stride = p->k + p->pad, y_stride = p->n + p->pad;
     const size_t q_stride = row * p->terms + 16 * p->pad;
     p->x = guarded_floats(p->t ? (p->t - 1) * x_stride + p->k : 0, edge);
     p->w = guarded(p->n * p->w_row_bytes, edge);
     p->q = guarded(p->t ? (p->t - 1) * q_stride + row * p->terms : 0, edge);
-    p->packed = guarded(teg_gemm_packed_bytes(p->dtype, p->n, p->k), EDGE_END);
+    p->packed = guarded(teg_qgemm_packed_bytes(p->dtype, p->n, p->k), EDGE_END);
     p->y_floats = p->t ? (p->t - 1) * y_stride + p->n : 0;
     p->y = guarded_floats(p->y_floats, edge);
     float *const bias = guarded_floats(p->n, edge), *const residual = guarded_floats(p->y_floats, edge);
@@ -92,21 +92,21 @@ static void make_problem(struct problem *p, const struct teg_gemm *gemm, enum ed
     for (size_t n = 0; n < p->n; n++)
         fill_weights(p->dtype, p->w + n * p->w_row_bytes, p->k, p->fill);
     for (size_t n = 0; n < p->n; n += 32)
-        teg_gemm_pack(p->dtype, p->w, p->w_row_bytes, n, n + 32 < p->n ? n + 32 : p->n, p->k, p->packed);
+        teg_qgemm_pack(p->dtype, p->w, p->w_row_bytes, n, n + 32 < p->n ? n + 32 : p->n, p->k, p->packed);
     gemm->quantize(p->x, x_stride, p->q, q_stride, p->terms, p->t, p->k);
-    p->args = (struct teg_gemm_args){.x = p->q,
-                                     .x_stride_bytes = q_stride,
-                                     .terms = p->terms,
-                                     .w = p->packed,
-                                     .w_dtype = p->dtype,
-                                     .bias = p->bias ? bias : NULL,
-                                     .residual = p->residual ? residual : NULL,
-                                     .y = p->y,
-                                     .y_stride = y_stride,
-                                     .n_tokens = p->t,
-                                     .k = p->k,
-                                     .n1 = p->n,
-                                     .scratch = guarded_scratch(teg_gemm_scratch_floats())};
+    p->args = (struct teg_qgemm_args){.x = p->q,
+                                      .x_stride_bytes = q_stride,
+                                      .terms = p->terms,
+                                      .w = p->packed,
+                                      .w_dtype = p->dtype,
+                                      .bias = p->bias ? bias : NULL,
+                                      .residual = p->residual ? residual : NULL,
+                                      .y = p->y,
+                                      .y_stride = y_stride,
+                                      .n_tokens = p->t,
+                                      .k = p->k,
+                                      .n1 = p->n,
+                                      .scratch = guarded_scratch(teg_qgemm_scratch_floats())};
 }
 
 static double value_of(const struct gemm_group *g, size_t i)
@@ -132,11 +132,11 @@ static double parts_of(enum teg_dtype dtype, const unsigned char *block)
     return sum;
 }
 
-/* Largest error over the bound of gemm.h. */
+/* Largest error over the bound of qgemm.h. */
 static double check_sums(const struct problem *p)
 {
     struct worst worst = {0};
-    const struct teg_gemm_args *const a = &p->args;
+    const struct teg_qgemm_args *const a = &p->args;
     const struct teg_dtype_info *const info = teg_dtype_info(p->dtype);
     const size_t n_groups = p->k / 32;
     float *const w = malloc(p->k * sizeof *w);
@@ -146,7 +146,7 @@ static double check_sums(const struct problem *p)
             double sum = 0, magnitude = 0;
             for (size_t term = 0; term < p->terms; term++) {
                 const struct gemm_group *const row =
-                    (const void *)(p->q + t * a->x_stride_bytes + term * teg_gemm_row_bytes(p->k));
+                    (const void *)(p->q + t * a->x_stride_bytes + term * teg_qgemm_row_bytes(p->k));
                 for (size_t i = 0; i < p->k; i++) {
                     const double product = value_of(&row[i / 32], i % 32) * (double)w[i];
                     sum += product;
@@ -171,9 +171,9 @@ static double check_sums(const struct problem *p)
 }
 
 /* Token by token, three by three, and panel by panel must give what is in `whole`. */
-static bool cuts_agree(const struct teg_gemm *gemm, const struct problem *p, const float *whole)
+static bool cuts_agree(const struct teg_qgemm *gemm, const struct problem *p, const float *whole)
 {
-    struct teg_gemm_args a = p->args;
+    struct teg_qgemm_args a = p->args;
     memset(p->y, 0xff, p->y_floats * sizeof *p->y);
     for (size_t t = 0; t < p->t; t += a.n_tokens) {
         a.n_tokens = 1 + t % 3 < p->t - t ? 1 + t % 3 : p->t - t;
@@ -196,13 +196,13 @@ struct verdict {
     bool cuts, isas;
 };
 
-static const struct teg_gemm *reference_of(const struct teg_gemm *gemm, const struct teg_cpu *cpu)
+static const struct teg_qgemm *reference_of(const struct teg_qgemm *gemm, const struct teg_cpu *cpu)
 {
     /* fused records agree with one another, the base with itself */
-    return gemm->isa == TEG_ISA_BASE ? gemm : teg_gemm_select_isa(cpu, TEG_ISA_AVX2);
+    return gemm->isa == TEG_ISA_BASE ? gemm : teg_qgemm_select_isa(cpu, TEG_ISA_AVX2);
 }
 
-static void run_problem(const struct teg_cpu *cpu, const struct teg_gemm *gemm, struct problem p, enum edge edge,
+static void run_problem(const struct teg_cpu *cpu, const struct teg_qgemm *gemm, struct problem p, enum edge edge,
                         struct verdict *v)
 {
     make_problem(&p, gemm, edge);
@@ -211,7 +211,7 @@ static void run_problem(const struct teg_cpu *cpu, const struct teg_gemm *gemm, 
     float *const whole = malloc(p.y_floats * sizeof *whole + 1);
     memcpy(whole, p.y, p.y_floats * sizeof *whole);
     v->cuts &= cuts_agree(gemm, &p, whole);
-    const struct teg_gemm *const other = reference_of(gemm, cpu);
+    const struct teg_qgemm *const other = reference_of(gemm, cpu);
     if (other) {
         other->run(&p.args);
         for (size_t t = 0; t < p.t; t++)
@@ -221,7 +221,7 @@ static void run_problem(const struct teg_cpu *cpu, const struct teg_gemm *gemm, 
     release_all();
 }
 
-static void test_types(const struct teg_cpu *cpu, const struct teg_gemm *gemm)
+static void test_types(const struct teg_cpu *cpu, const struct teg_qgemm *gemm)
 {
     static const size_t shapes[][3] = {
         {1, 32, 1}, {1, 1, 2},  {2, 33, 1},  {3, 31, 3},  {4, 64, 2},   {5, 65, 1},
@@ -257,17 +257,17 @@ static void test_types(const struct teg_cpu *cpu, const struct teg_gemm *gemm)
 }
 
 /* Quantized rows: the values within half a step, the same bytes on every instruction set, NaN and infinity poison. */
-static void test_quantize(const struct teg_cpu *cpu, const struct teg_gemm *gemm)
+static void test_quantize(const struct teg_cpu *cpu, const struct teg_qgemm *gemm)
 {
     const size_t k = 32 * 7;
     bool close = true, same = true, poison = true, rest = true;
     for (int shape = 0; shape < X_COUNT; shape++) {
         float *const x = guarded_floats(k, EDGE_END);
-        const size_t bytes = 2 * teg_gemm_row_bytes(k);
+        const size_t bytes = 2 * teg_qgemm_row_bytes(k);
         struct gemm_group *const q = guarded(bytes, EDGE_END), *const other = guarded(bytes, EDGE_START);
         fill_x(x, k, (enum shape_of_x)shape);
         gemm->quantize(x, k, q, bytes, 2, 1, k);
-        teg_gemm_select_isa(cpu, TEG_ISA_BASE)->quantize(x, k, other, bytes, 2, 1, k);
+        teg_qgemm_select_isa(cpu, TEG_ISA_BASE)->quantize(x, k, other, bytes, 2, 1, k);
         same &= memcmp(q, other, bytes) == 0;
         for (size_t i = 0; i < k; i++) {
             const double first = value_of(&q[i / 32], i % 32), both = first + value_of(&q[7 + i / 32], i % 32);
@@ -287,7 +287,7 @@ static void test_quantize(const struct teg_cpu *cpu, const struct teg_gemm *gemm
     tap_ok(poison, "%s quantize: NaN and infinity make the group NaN", gemm->name);
 }
 
-static void test_special(const struct teg_gemm *gemm)
+static void test_special(const struct teg_qgemm *gemm)
 {
     struct problem p = {.t = 4, .n = 40, .k = 64, .dtype = TEG_DTYPE_Q4_1, .terms = 1, .residual = true};
     make_problem(&p, gemm, EDGE_END);
@@ -301,7 +301,7 @@ static void test_special(const struct teg_gemm *gemm)
             right &= isnan(p.y[t * p.args.y_stride + n]) == (t == 1 || t == 2);
     tap_ok(right, "%s NaN and infinity make NaN of their row only", gemm->name);
     float alone[40];
-    struct teg_gemm_args a = p.args;
+    struct teg_qgemm_args a = p.args;
     a.n_tokens = 1;
     a.residual = NULL;
     a.y = alone;
@@ -322,16 +322,17 @@ static void test_special(const struct teg_gemm *gemm)
 
 static void test_sizes(void)
 {
-    tap_ok(!teg_gemm_accepts(TEG_DTYPE_F32, 256) && !teg_gemm_accepts(TEG_DTYPE_F16, 256), "float weights stay floats");
-    tap_ok(teg_gemm_accepts(TEG_DTYPE_Q4_0, 32) && !teg_gemm_accepts(TEG_DTYPE_Q4_K, 32) &&
-               !teg_gemm_accepts(TEG_DTYPE_Q4_0, 0),
+    tap_ok(!teg_qgemm_accepts(TEG_DTYPE_F32, 256) && !teg_qgemm_accepts(TEG_DTYPE_F16, 256),
+           "float weights stay floats");
+    tap_ok(teg_qgemm_accepts(TEG_DTYPE_Q4_0, 32) && !teg_qgemm_accepts(TEG_DTYPE_Q4_K, 32) &&
+               !teg_qgemm_accepts(TEG_DTYPE_Q4_0, 0),
            "rows are whole blocks");
     for (int d = 0; d < TEG_DTYPE_COUNT; d++) {
         const enum teg_dtype dtype = (enum teg_dtype)d;
         size_t row;
         if (!accepted(dtype) || !teg_dtype_row_bytes(dtype, 2048, &row))
             continue;
-        const double ratio = (double)teg_gemm_packed_bytes(dtype, 64, 2048) / (64.0 * (double)row);
+        const double ratio = (double)teg_qgemm_packed_bytes(dtype, 64, 2048) / (64.0 * (double)row);
         tap_ok(ratio <= 1.04, "%s packed takes %.3f of the file's bytes", teg_dtype_info(dtype)->name, ratio);
     }
 }
@@ -342,7 +343,7 @@ int main(void)
     teg_cpu_detect(&cpu);
     test_sizes();
     for (int isa = 0; isa < TEG_ISA_COUNT; isa++) {
-        const struct teg_gemm *const gemm = teg_gemm_select_isa(&cpu, (enum teg_isa)isa);
+        const struct teg_qgemm *const gemm = teg_qgemm_select_isa(&cpu, (enum teg_isa)isa);
         if (!gemm)
             continue;
         test_quantize(&cpu, gemm);

@@ -1,6 +1,6 @@
-/* kernel/x86/gemm_ymm.h: what the two 256-bit integer GEMMs share. */
-#ifndef TEG_KERNEL_GEMM_YMM_H
-#define TEG_KERNEL_GEMM_YMM_H
+/* kernel/x86/qgemm_ymm.h: what the two 256-bit integer GEMMs share. */
+#ifndef TEG_KERNEL_QGEMM_YMM_H
+#define TEG_KERNEL_QGEMM_YMM_H
 
 #include "kernel/x86/vec_avx2.h"
 

@@ -1,4 +1,4 @@
-/* kernel/x86/gemm_avx2.c: the integer GEMM with 256-bit multiply-add of words.
+/* kernel/x86/qgemm_avx2.c: the integer GEMM with 256-bit multiply-add of words.
  *
  * VPMADDUBSW adds two products of u8 and s8 in 16 bits and saturates: 255 · 127 · 2 does not fit, and a saturated sum
  * is a wrong sum. So bytes are split into even and odd words, and VPMADDWD is exact for both. Tile of 3 rows x 16
@@ -6,8 +6,8 @@
 #include "kernel/x86/vec_avx2.h"
 
 #define GEMM_MR 3
-#define GEMM_NAME "gemm_i8_avx2"
-#define GEMM_RECORD teg_gemm_avx2
+#define GEMM_NAME "qgemm_avx2"
+#define GEMM_RECORD teg_qgemm_avx2
 #define GEMM_ISA TEG_ISA_AVX2
 
 static inline vi v_dot(vi s, vi w, vi a)
@@ -24,6 +24,6 @@ static inline vi v_dot_pair(vi s, vi w, vi a)
     return (vi)_mm256_add_epi32((__m256i)s, _mm256_madd_epi16((__m256i)w, (__m256i)a));
 }
 
-#include "kernel/x86/gemm_ymm.h"
+#include "kernel/x86/qgemm_ymm.h"
 
-#include "kernel/ref/gemm_tmpl.h"
+#include "kernel/ref/qgemm_tmpl.h"

@@ -1,4 +1,4 @@
-/* kernel/x86/gemm_avx512vnni.c: the integer GEMM with VPDPBUSD on 512 bits.
+/* kernel/x86/qgemm_avx512vnni.c: the integer GEMM with VPDPBUSD on 512 bits.
  *
  * Tile of 6 rows x 32 columns: 12 integer and 12 float accumulators, 2 vectors of weights, broadcasts in the rest of
  * the 32 registers. Where two dot products issue per cycle, loads bind first: a broadcast is loaded once and used twice
@@ -6,8 +6,8 @@
 #include "kernel/x86/vec_avx512.h"
 
 #define GEMM_MR 6
-#define GEMM_NAME "gemm_i8_avx512vnni"
-#define GEMM_RECORD teg_gemm_avx512vnni
+#define GEMM_NAME "qgemm_avx512vnni"
+#define GEMM_RECORD teg_qgemm_avx512vnni
 #define GEMM_ISA TEG_ISA_AVX512VNNI
 
 static inline vi v_dot(vi s, vi w, vi a)
@@ -35,4 +35,4 @@ static inline vi v_lut(const uint8_t table[16], vi index)
     return (vi)_mm512_shuffle_epi8(_mm512_broadcast_i32x4(t), (__m512i)index);
 }
 
-#include "kernel/ref/gemm_tmpl.h"
+#include "kernel/ref/qgemm_tmpl.h"

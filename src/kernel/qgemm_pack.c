@@ -1,4 +1,4 @@
-/* kernel/gemm_pack.c: weights from the rows of a file into panels (gemm_layout.h).
+/* kernel/qgemm_pack.c: weights from the rows of a file into panels (qgemm_layout.h).
  *
  * Two steps for each block: its codes become one byte each, in order of k; its scales go into the header as they are
  * stored. Then a table says how bytes are gathered into planes. Nothing is rounded, so packed weights mean exactly what
@@ -6,7 +6,7 @@
  * Columns past N are zero codes under zero scales; their sums are computed and not stored. */
 #include <string.h>
 
-#include "kernel/gemm_layout.h"
+#include "kernel/qgemm_layout.h"
 
 struct gemm_type {
     enum gemm_header header;
@@ -25,16 +25,16 @@ static size_t block_bytes(const struct gemm_type *type)
     return HEADER_BYTES(type->header) + type->groups * CODE_BYTES(type->codes);
 }
 
-bool teg_gemm_accepts(enum teg_dtype dtype, size_t k)
+bool teg_qgemm_accepts(enum teg_dtype dtype, size_t k)
 {
     const size_t groups = types[dtype].groups;
-    return groups > 0 && k > 0 && k % (groups * TEG_GEMM_GROUP) == 0;
+    return groups > 0 && k > 0 && k % (groups * TEG_QGEMM_GROUP) == 0;
 }
 
-size_t teg_gemm_packed_bytes(enum teg_dtype dtype, size_t n, size_t k)
+size_t teg_qgemm_packed_bytes(enum teg_dtype dtype, size_t n, size_t k)
 {
     const struct gemm_type *const type = &types[dtype];
-    const size_t panels = (n + COLUMNS - 1) / COLUMNS, blocks = k / TEG_GEMM_GROUP / type->groups;
+    const size_t panels = (n + COLUMNS - 1) / COLUMNS, blocks = k / TEG_QGEMM_GROUP / type->groups;
     return panels * blocks * block_bytes(type);
 }
 
@@ -291,18 +291,18 @@ static void pack_row(enum teg_dtype dtype, const uint8_t *row, size_t k, size_t 
     const struct gemm_type *const type = &types[dtype];
     const size_t source_bytes = teg_dtype_info(dtype)->block_bytes, bytes = block_bytes(type);
     uint8_t q[256];
-    for (size_t i = 0; i < k; i += type->groups * TEG_GEMM_GROUP, row += source_bytes, panel += bytes) {
+    for (size_t i = 0; i < k; i += type->groups * TEG_QGEMM_GROUP, row += source_bytes, panel += bytes) {
         put_header[dtype](panel, c, row);
         read_codes[dtype](row, q);
         for (size_t g = 0; g < type->groups; g++)
             place_codes(type->codes, panel + HEADER_BYTES(type->header) + g * CODE_BYTES(type->codes), c,
-                        q + g * TEG_GEMM_GROUP);
+                        q + g * TEG_QGEMM_GROUP);
     }
 }
 
-void teg_gemm_pack(enum teg_dtype dtype, const void *w, size_t w_row_bytes, size_t n0, size_t n1, size_t k, void *dst)
+void teg_qgemm_pack(enum teg_dtype dtype, const void *w, size_t w_row_bytes, size_t n0, size_t n1, size_t k, void *dst)
 {
-    const size_t panel_bytes = teg_gemm_packed_bytes(dtype, COLUMNS, k);
+    const size_t panel_bytes = teg_qgemm_packed_bytes(dtype, COLUMNS, k);
     for (size_t n = n0; n < n1; n += COLUMNS) {
         uint8_t *const panel = (uint8_t *)dst + n / COLUMNS * panel_bytes;
         const size_t columns = n1 - n < COLUMNS ? n1 - n : COLUMNS;

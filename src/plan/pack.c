@@ -1,0 +1,146 @@
+/* plan/pack.c: weights from their file's rows into the panels of the integer kernels, once, while the model opens.
+ *
+ * All packed weights lie in one block of memory, whose size is known before anything is read. They are packed one after
+ * the other, each by all threads; after each one its source bytes are given back, so that a model is never in memory
+ * twice. A weight that two steps read is packed once. Steps get their packed weight only when all are done: a plan that
+ * failed half-way is as it was. Not taken: packing at first use, which hides the cost in the first token. */
+#include <string.h>
+
+#include "base/check.h"
+#include "base/pool.h"
+#include "plan/plan.h"
+
+#define PANELS_PER_SLICE 4
+
+struct pack_job {
+    const struct teg_step *step;
+    void *dst;
+};
+
+static void pack_slice(void *ctx, size_t slice, size_t worker)
+{
+    (void)worker;
+    const struct pack_job *const job = ctx;
+    const size_t columns = PANELS_PER_SLICE * TEG_QGEMM_COLUMNS, n0 = slice * columns, n = job->step->out.width;
+    teg_qgemm_pack(job->step->weight_dtype, job->step->weight, job->step->weight_row_bytes, n0,
+                   teg_min(n0 + columns, n), job->step->k, job->dst);
+}
+
+static bool needs_packing(const struct teg_step *s)
+{
+    return s->kind == TEG_STEP_LINEAR && s->gemm;
+}
+
+/* The first step that packs the same weight, or `i` itself. */
+static uint32_t first_user(const struct teg_plan *plan, uint32_t i)
+{
+    const struct teg_step *const s = &plan->steps[i];
+    for (uint32_t j = 0; j < i; j++)
+        if (needs_packing(&plan->steps[j]) && plan->steps[j].weight == s->weight)
+            return j;
+    return i;
+}
+
+/* An embedding (or an exact product) still reads the source. */
+static bool read_elsewhere(const struct teg_plan *plan, const void *weight)
+{
+    for (uint32_t i = 0; i < plan->n_steps; i++)
+        if (plan->steps[i].weight == weight && !needs_packing(&plan->steps[i]))
+            return true;
+    return false;
+}
+
+static size_t source_bytes(const struct teg_step *s)
+{
+    return s->weight_row_bytes * s->out.width;
+}
+
+struct pack_sizes {
+    size_t *offsets; /* [n_steps], SIZE_MAX: not packed */
+    size_t packed, source, replaced;
+};
+
+static enum teg_status measure(const struct teg_plan *plan, struct pack_sizes *sizes, struct teg_error *err)
+{
+    for (uint32_t i = 0; i < plan->n_steps; i++) {
+        const struct teg_step *const s = &plan->steps[i];
+        sizes->offsets[i] = SIZE_MAX;
+        if (!needs_packing(s))
+            continue;
+        const uint32_t first = first_user(plan, i);
+        sizes->offsets[i] = first < i ? sizes->offsets[first] : sizes->packed;
+        if (first < i)
+            continue;
+        size_t bytes = teg_qgemm_packed_bytes(s->weight_dtype, s->out.width, s->k);
+        if (!teg_round_up(bytes, TEG_ALIGN, &bytes) || !teg_add(sizes->packed, bytes, &sizes->packed))
+            return teg_base_fail_memory(err, "packed weights", SIZE_MAX);
+        sizes->source += source_bytes(s);
+        sizes->replaced += read_elsewhere(plan, s->weight) ? 0 : source_bytes(s);
+    }
+    return TEG_OK;
+}
+
+static enum teg_status pack_all(const struct teg_plan *plan, const struct pack_sizes *sizes, char *memory,
+                                struct teg_pool *pool, const struct teg_pack_hooks *hooks, struct teg_error *err)
+{
+    size_t done = 0;
+    for (uint32_t i = 0; i < plan->n_steps; i++) {
+        const struct teg_step *const s = &plan->steps[i];
+        if (sizes->offsets[i] == SIZE_MAX || first_user(plan, i) < i)
+            continue;
+        struct pack_job job = {s, memory + sizes->offsets[i]};
+        const size_t columns = PANELS_PER_SLICE * TEG_QGEMM_COLUMNS;
+        teg_pool_run(pool, pack_slice, &job, (s->out.width + columns - 1) / columns);
+        if (hooks->release)
+            hooks->release(hooks->release_ctx, s->weight, source_bytes(s));
+        done += source_bytes(s);
+        if (hooks->progress && !hooks->progress(hooks->progress_ctx, done, hooks->total_bytes))
+            FAIL(
+                err, TEG_ERR_INTERRUPTED,
+                "interrupted: packing weights: expected to pack %zu bytes, found a request to stop after %zu; open the "
+                "model again",
+                sizes->source, done);
+    }
+    return TEG_OK;
+}
+
+enum teg_status teg_plan_pack(struct teg_plan *plan, const struct teg_cpu *cpu, const struct teg_allocator *allocator,
+                              const struct teg_pack_hooks *hooks, struct teg_error *err)
+{
+    struct teg_arena scratch;
+    struct teg_pool *pool = NULL;
+    teg_arena_init(&scratch, allocator);
+    struct pack_sizes sizes = {.offsets = teg_arena_array(&scratch, plan->n_steps + 1, sizeof *sizes.offsets)};
+    enum teg_status status = sizes.offsets ? measure(plan, &sizes, err)
+                                           : teg_base_fail_memory(err, "packing", plan->n_steps * sizeof(size_t));
+    void *memory = NULL;
+    allocator = teg_allocator_or_default(allocator);
+    if (status == TEG_OK && sizes.packed) {
+        memory = allocator->alloc(allocator->ctx, sizes.packed, TEG_ALIGN);
+        if (!memory)
+            status = teg_base_fail_memory(err, "packed weights", sizes.packed);
+        if (status == TEG_OK)
+            status = teg_pool_new(teg_min(teg_max(cpu->n_cpus, 1), TEG_POOL_MAX_THREADS), allocator, &pool, err);
+        if (status == TEG_OK)
+            status = pack_all(plan, &sizes, memory, pool, hooks, err);
+    }
+    if (status == TEG_OK) {
+        plan->packed = (struct teg_packed){allocator, memory, sizes.packed, sizes.replaced};
+        for (uint32_t i = 0; i < plan->n_steps; i++)
+            if (sizes.offsets[i] != SIZE_MAX)
+                plan->steps[i].weight = (const char *)memory + sizes.offsets[i];
+    } else if (memory) {
+        allocator->free(allocator->ctx, memory, sizes.packed);
+    }
+    teg_pool_free(pool);
+    teg_arena_free(&scratch);
+    return status;
+}
+
+void teg_plan_free(struct teg_plan *plan)
+{
+    if (!plan || !plan->packed.memory)
+        return;
+    plan->packed.allocator->free(plan->packed.allocator->ctx, plan->packed.memory, plan->packed.n_bytes);
+    plan->packed = (struct teg_packed){0};
+}
