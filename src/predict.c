@@ -307,14 +307,6 @@ static enum teg_status copy_string(struct teg_values *values, struct teg_string 
     return *out ? TEG_OK : teg_base_fail_memory(err, "a string output", s.n_bytes);
 }
 
-/* The op that makes a dictionary knows its keys. */
-static const struct teg_mil_var *find_classes(const struct call *c, teg_mil_var_id dictionary)
-{
-    const struct teg_mil_block *const b = &c->function->block;
-    const uint32_t op = c->mil->vars[dictionary].op;
-    return op < b->n_ops ? teg_mil_arg_var(c->mil, &b->ops[op], "classes") : NULL;
-}
-
 static enum teg_status fill_dictionary(struct teg_values *values, struct teg_feature_value *out,
                                        const struct teg_array *keys, const struct teg_array *numbers,
                                        struct teg_error *err)
@@ -343,20 +335,15 @@ static enum teg_status fill_dictionary(struct teg_values *values, struct teg_fea
     return TEG_OK;
 }
 
+/* Op classify gives a list of two arrays: keys and values. */
 static enum teg_status dictionary_output(const struct call *c, struct teg_values *values, struct teg_feature_value *out,
-                                         teg_mil_var_id var, const struct teg_array *array)
+                                         const struct teg_array *array)
 {
-    if (array->form == TEG_FORM_LIST && array->n == 2 && array->items[0] && array->items[1])
-        return fill_dictionary(values, out, array->items[0], array->items[1], c->err);
-    const struct teg_mil_var *const classes = find_classes(c, var);
-    if (!classes || !classes->constant)
+    if (array->form != TEG_FORM_LIST || array->n != 2 || !array->items[0] || !array->items[1])
         FAIL(c->err, TEG_ERR_UNSUPPORTED,
-             "cannot predict: output '%.80s': expected a dictionary made by op classify, found another", out->name);
-    struct teg_array *keys = NULL;
-    TRY(teg_array_from_const(c->allocator, classes->constant, classes->name, &keys, c->err));
-    const enum teg_status status = fill_dictionary(values, out, keys, array, c->err);
-    teg_array_drop(c->allocator, keys);
-    return status;
+             "cannot predict: output '%.80s': expected a dictionary made by op classify, found another value",
+             out->name);
+    return fill_dictionary(values, out, array->items[0], array->items[1], c->err);
 }
 
 /* A scalar of the kind that the description says. */
@@ -385,7 +372,7 @@ static enum teg_status one_output(const struct call *c, struct teg_values *value
     const struct teg_mil_feature *const f = &c->interface->outputs[index];
     const enum teg_feature_kind kind = teg_program_kind(f);
     if (kind == TEG_FEATURE_DICT_INT64 || kind == TEG_FEATURE_DICT_STRING)
-        return dictionary_output(c, values, &values->items[index], var, array);
+        return dictionary_output(c, values, &values->items[index], array);
     if (kind == TEG_FEATURE_INT64 || kind == TEG_FEATURE_DOUBLE || kind == TEG_FEATURE_STRING)
         return scalar_output(c, values, &values->items[index], kind, array);
     if (kind == TEG_FEATURE_IMAGE)
