@@ -181,7 +181,8 @@ struct teg_eval_row {
 extern const struct teg_eval_row teg_eval_rows_control[], teg_eval_rows_unary[], teg_eval_rows_binary[],
     teg_eval_rows_reduce[], teg_eval_rows_shape[], teg_eval_rows_slice[], teg_eval_rows_layout[], teg_eval_rows_fill[],
     teg_eval_rows_gather[], teg_eval_rows_scatter[], teg_eval_rows_sort[], teg_eval_rows_nms[], teg_eval_rows_random[],
-    teg_eval_rows_linear[], teg_eval_rows_conv[], teg_eval_rows_pool[], teg_eval_rows_norm[], teg_eval_rows_image[],
+    teg_eval_rows_linear[], teg_eval_rows_attention[], teg_eval_rows_conv[], teg_eval_rows_conv_transpose[],
+    teg_eval_rows_pool[], teg_eval_rows_norm[], teg_eval_rows_softmax[], teg_eval_rows_image[], teg_eval_rows_resize[],
     teg_eval_rows_recurrent[], teg_eval_rows_constexpr[], teg_eval_rows_list[], teg_eval_rows_classify[];
 
 /* The row in force, or NULL. */

@@ -28,18 +28,84 @@ static void int_rows(void *ctx, size_t begin, size_t end)
         }
 }
 
+/* ---- mixed types: from opset 17 on a constant may be integer where the other operand is float, or the reverse ---- */
+
+/* The elements as floats: in place, or a copy that lives as long as the op. */
+static enum teg_status as_floats(struct teg_eval_call *c, const char *name, const struct teg_array *a,
+                                 const float **out)
+{
+    float *copy;
+    *out = a->f32;
+    if (a->form == TEG_FORM_F32)
+        return TEG_OK;
+    if (a->form != TEG_FORM_I32)
+        OP_FAIL(c, TEG_ERR_UNSUPPORTED, "parameter %s: expected numbers, found another type", name);
+    TRY(teg_op_scratch(c, a->n ? a->n : 1, sizeof *copy, (void **)&copy));
+    for (size_t i = 0; i < a->n; i++)
+        copy[i] = (float)a->i32[i];
+    *out = copy;
+    return TEG_OK;
+}
+
+/* Where a product of floats goes: the output itself, or memory from which integers are taken afterwards. */
+static enum teg_status float_room(struct teg_eval_call *c, struct teg_array *y, float **out)
+{
+    *out = y->f32;
+    if (y->form == TEG_FORM_F32)
+        return TEG_OK;
+    if (y->form != TEG_FORM_I32)
+        OP_FAIL(c, TEG_ERR_FORMAT, "output: expected numbers, found another type");
+    return teg_op_scratch(c, y->n ? y->n : 1, sizeof **out, (void **)out);
+}
+
+/* Towards zero, as cast does. */
+static void settle_integers(const float *from, struct teg_array *y)
+{
+    for (size_t i = 0; y->form == TEG_FORM_I32 && i < y->n; i++) {
+        const float v = from[i];
+        y->i32[i] = v >= 0x1p31f ? INT32_MAX : v > -0x1p31f ? (int32_t)v : v < 0 ? INT32_MIN : 0;
+    }
+}
+
 /* ---- linear ---- */
 
-static enum teg_status linear_int(struct teg_eval_call *c, const struct teg_array *x, const struct teg_array *weight,
-                                  const struct teg_array *bias, struct teg_array *y)
+static void linear_int(struct teg_eval_call *c, const struct teg_array *x, const struct teg_array *weight,
+                       const struct teg_array *bias, struct teg_array *y)
 {
     const size_t n = weight->dims[0], k = weight->dims[1];
-    if (weight->form != TEG_FORM_I32 || (bias && bias->form != TEG_FORM_I32))
-        OP_FAIL(c, TEG_ERR_UNSUPPORTED, "parameter weight: expected integers as x has, found floats");
     struct int_product p = {x->i32, weight->i32, k, 1, 1, k, n ? y->n / n : 0, n, k, y->i32};
     teg_op_parallel(c, p.m, n * k, int_rows, &p);
     for (size_t i = 0; bias && i < y->n; i++)
         y->i32[i] = (int32_t)((uint32_t)y->i32[i] + (uint32_t)bias->i32[i % n]);
+}
+
+static enum teg_status linear_float(struct teg_eval_call *c, const struct teg_array *x, const struct teg_array *weight,
+                                    const struct teg_array *bias, struct teg_array *y)
+{
+    const struct teg_product_at whole = {0};
+    const size_t n = weight->dims[0], k = weight->dims[1];
+    const float *from, *rows, *column_bias = NULL;
+    float *to;
+    TRY(as_floats(c, "x", x, &from));
+    TRY(as_floats(c, "weight", weight, &rows));
+    if (bias)
+        TRY(as_floats(c, "bias", bias, &column_bias));
+    TRY(float_room(c, y, &to));
+    const struct teg_products g = {.batches = &whole,
+                                   .n_batches = 1,
+                                   .m = n ? y->n / n : 0,
+                                   .n = n,
+                                   .k = k,
+                                   .a = from,
+                                   .a_stride = k,
+                                   .b = rows,
+                                   .b_stride = k,
+                                   .b_rows = true,
+                                   .column_bias = column_bias,
+                                   .y = to,
+                                   .y_stride = n};
+    TRY(teg_products_run(c, &g));
+    settle_integers(to, y);
     return TEG_OK;
 }
 
@@ -53,7 +119,7 @@ static enum teg_status op_linear(struct teg_eval_call *c)
         OP_FAIL(c, TEG_ERR_FORMAT,
                 "parameter weight: expected shape [out, in] with in the last dimension of x (%s), found %s",
                 teg_shape_text(x->rank, x->dims).text, teg_shape_text(weight->rank, weight->dims).text);
-    const size_t n = weight->dims[0], k = weight->dims[1];
+    const size_t n = weight->dims[0];
     if (bias && (bias->rank != 1 || bias->dims[0] != n))
         OP_FAIL(c, TEG_ERR_FORMAT, "parameter bias: expected shape %zu, found %s", n,
                 teg_shape_text(bias->rank, bias->dims).text);
@@ -62,26 +128,11 @@ static enum teg_status op_linear(struct teg_eval_call *c)
     dims[x->rank - 1] = n;
     struct teg_array *y;
     TRY(teg_output(c, 0, x->rank, dims, &y));
-    if (x->form == TEG_FORM_I32 && y->form == TEG_FORM_I32)
-        return linear_int(c, x, weight, bias, y);
-    if (x->form != TEG_FORM_F32 || weight->form != TEG_FORM_F32 || (bias && bias->form != TEG_FORM_F32) ||
-        y->form != TEG_FORM_F32)
-        OP_FAIL(c, TEG_ERR_UNSUPPORTED, "parameter x: expected floats with float weights, found another type");
-    const struct teg_product_at whole = {0};
-    const struct teg_products g = {.batches = &whole,
-                                   .n_batches = 1,
-                                   .m = n ? y->n / n : 0,
-                                   .n = n,
-                                   .k = k,
-                                   .a = x->f32,
-                                   .a_stride = k,
-                                   .b = weight->f32,
-                                   .b_stride = k,
-                                   .b_rows = true,
-                                   .column_bias = bias ? bias->f32 : NULL,
-                                   .y = y->f32,
-                                   .y_stride = n};
-    return teg_products_run(c, &g);
+    if (x->form != TEG_FORM_I32 || weight->form != TEG_FORM_I32 || (bias && bias->form != TEG_FORM_I32) ||
+        y->form != TEG_FORM_I32)
+        return linear_float(c, x, weight, bias, y);
+    linear_int(c, x, weight, bias, y);
+    return TEG_OK;
 }
 
 /* ---- matmul ---- */
@@ -161,21 +212,25 @@ static size_t own_batch(const struct product *p, const size_t *own, size_t index
     return at;
 }
 
-static enum teg_status turn_all(struct teg_eval_call *c, struct product *p, const float **x)
+static enum teg_status turn_all(struct teg_eval_call *c, struct product *p, const float *from, const float **x)
 {
     float *turned;
     TRY(teg_op_scratch(c, p->x->n ? p->x->n : 1, sizeof *turned, (void **)&turned));
     for (size_t b = 0; b < p->n_x_batches; b++)
-        teg_transpose(p->x->f32 + b * p->m * p->k, p->m, p->k, p->m, turned + b * p->m * p->k, p->k);
+        teg_transpose(from + b * p->m * p->k, p->m, p->k, p->m, turned + b * p->m * p->k, p->k);
     *x = turned;
     return TEG_OK;
 }
 
 static enum teg_status product_float(struct teg_eval_call *c, struct product *p, struct teg_array *out)
 {
-    const float *x = p->x->f32;
+    const float *x, *y;
+    float *to;
+    TRY(as_floats(c, "x", p->x, &x));
+    TRY(as_floats(c, "y", p->y, &y));
+    TRY(float_room(c, out, &to));
     if (p->turn_x)
-        TRY(turn_all(c, p, &x));
+        TRY(turn_all(c, p, x, &x));
     if (p->n_y_batches == 1 && p->n_x_batches == p->n_batches) { /* one matrix for all rows of x */
         p->m *= p->n_batches;
         p->n_batches = 1;
@@ -194,12 +249,14 @@ static enum teg_status product_float(struct teg_eval_call *c, struct product *p,
                                    .k = p->k,
                                    .a = x,
                                    .a_stride = p->k,
-                                   .b = p->y->f32,
+                                   .b = y,
                                    .b_stride = rows ? p->k : p->n,
                                    .b_rows = rows,
-                                   .y = out->f32,
+                                   .y = to,
                                    .y_stride = p->n};
-    return teg_products_run(c, &g);
+    TRY(teg_products_run(c, &g));
+    settle_integers(to, out);
+    return TEG_OK;
 }
 
 static void product_int(struct teg_eval_call *c, const struct product *p, struct teg_array *out)
@@ -236,9 +293,6 @@ static enum teg_status op_matmul(struct teg_eval_call *c)
         product_int(c, &p, out);
         return TEG_OK;
     }
-    if (p.x->form != TEG_FORM_F32 || p.y->form != TEG_FORM_F32 || out->form != TEG_FORM_F32)
-        OP_FAIL(c, TEG_ERR_UNSUPPORTED,
-                "parameters x and y: expected two float or two integer tensors, found a mixture");
     return product_float(c, &p, out);
 }
 

@@ -38,7 +38,7 @@ struct teg_grid_kernels {
     float (*row_exp_f32)(float *x, float shift, size_t n);
     void (*row_sigmoid_f32)(float *x, size_t n); /* 1/(1 + e^-x), 8 eps relative, or 2^-126 */
     void (*row_tanh_f32)(float *x, size_t n);    /* 8 eps relative */
-    size_t gemm_rows, gemm_columns; /* of a tile: blocks that are multiples of it waste nothing */
+    size_t gemm_rows, gemm_columns;              /* of a tile: blocks that are multiples of it waste nothing */
 };
 
 /* The row that fits the instruction set which fills linear_f32 of `kernels`. Never NULL. */

@@ -2,8 +2,8 @@
  * GRID_ROW, the name of the row to define).
  *
  * A tile of GEMM_MR rows and GEMM_NV vectors of Y stays in registers for all of K: each step loads GEMM_NV vectors of B
- * and broadcasts GEMM_MR elements of A. Rows that are left over go in tiles of 4, 2 and 1, columns one vector at a time,
- * the last of them masked: all of it the same order of operations per element. */
+ * and broadcasts GEMM_MR elements of A. Rows that are left over go in tiles of 4, 2 and 1, columns one vector at a
+ * time, the last of them masked: all of it the same order of operations per element. */
 #include "kernel/grid.h"
 #include "kernel/ref/vec_types.h"
 
@@ -56,7 +56,8 @@ TEG_INLINE void gemm_tile(const size_t mr, const size_t nv, const bool partial, 
 }
 
 /* All rows of one strip of columns. */
-TEG_INLINE void gemm_strip(const size_t nv, const bool partial, const struct teg_grid_gemm_args *g, size_t n, size_t tail)
+TEG_INLINE void gemm_strip(const size_t nv, const bool partial, const struct teg_grid_gemm_args *g, size_t n,
+                           size_t tail)
 {
     size_t m = 0;
     for (; m + GEMM_MR <= g->m; m += GEMM_MR)
