@@ -100,7 +100,8 @@ struct teg_mil_var {
     uint32_t op; /* index in its block of the op that makes it; UINT32_MAX: input or constant */
 };
 
-/* One parameter: `values` of concat binds several variables, most bind one. */
+/* One parameter: `values` of concat binds several variables, most bind one. Attributes other than the name (constexpr
+ * ops up to CoreML7 have theirs there) are parameters too. */
 struct teg_mil_arg {
     const char *name;
     const teg_mil_var_id *vars;
@@ -199,7 +200,8 @@ enum teg_status teg_mil_open(const char *path, const struct teg_allocator *alloc
                              struct teg_error *err);
 void teg_mil_free(struct teg_mil_program *program);
 
-/* From memory (tests, fuzzing). `weights`: the one weight file, or NULL. */
+/* From memory (tests, fuzzing). `weights`: the one weight file, or NULL. Both must outlive the program, whose constants
+ * point into them. */
 enum teg_status teg_mil_parse_spec(const uint8_t *bytes, size_t n_bytes, const uint8_t *weights, size_t n_weight_bytes,
                                    const char *path, const struct teg_allocator *allocator,
                                    struct teg_mil_program **program, struct teg_error *err);

@@ -489,11 +489,44 @@ static void test_deep(void **state)
     }
 }
 
+/* More features than anybody has. */
+static void test_many_features(void **state)
+{
+    (void)state;
+    struct bytes description = {0}, inputs = {0}, model = {0};
+    struct teg_error err = {0};
+    struct teg_mil_program *p = NULL;
+    for (int i = 0; i < 4097; i++) {
+        char text[100];
+        snprintf(text, sizeof text, "1{1'x%d' 3{" ARRAY "}}", i);
+        struct bytes b = pb(text);
+        put(&description, b.at, b.n);
+        bytes_free(&b);
+        snprintf(text, sizeof text, NAMED("1", "x%d", FP32_2), i);
+        b = pb(text);
+        put(&inputs, b.at, b.n);
+        bytes_free(&b);
+    }
+    struct bytes tail = pb("2'CoreML7' 3{1'CoreML7' 2{}}");
+    put(&inputs, tail.at, tail.n);
+    bytes_free(&tail);
+    static const char *const around[] = {"1:8", "1:1", "1'main'"};
+    wrap(&inputs, around, (const uint32_t[]){502, 2, 2}, 3);
+    put(&model, inputs.at, inputs.n);
+    pb_bytes(&model, 2, description.at, description.n);
+    assert_int_equal(teg_mil_parse_spec(model.at, model.n, NULL, 0, "t", NULL, &p, &err), TEG_ERR_UNSUPPORTED);
+    assert_non_null(strstr(err.message, "expected at most 4096 inputs and outputs, found more; split the model"));
+    bytes_free(&description);
+    bytes_free(&inputs);
+    bytes_free(&model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bad),     cmocka_unit_test(test_weights_that_lie), cmocka_unit_test(test_payloads),
-        cmocka_unit_test(test_liberal), cmocka_unit_test(test_features),         cmocka_unit_test(test_deep),
+        cmocka_unit_test(test_bad),           cmocka_unit_test(test_weights_that_lie), cmocka_unit_test(test_payloads),
+        cmocka_unit_test(test_liberal),       cmocka_unit_test(test_features),         cmocka_unit_test(test_deep),
+        cmocka_unit_test(test_many_features),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
