@@ -435,6 +435,8 @@ enum teg_status teg_eval_run(const struct teg_eval *eval, struct teg_array *cons
 {
     const struct teg_allocator *const a = eval->options.allocator;
     const size_t n_outputs = eval->function->block.n_outputs, n_bytes = (eval->program->n_vars + 1) * sizeof(void *);
+    for (size_t i = 0; i < n_outputs; i++)
+        outputs[i] = NULL;
     struct teg_array **const values = a->alloc(a->ctx, n_bytes, TEG_ALIGN);
     if (!values)
         return teg_base_fail_memory(err, "a run's variables", n_bytes);
@@ -442,8 +444,6 @@ enum teg_status teg_eval_run(const struct teg_eval *eval, struct teg_array *cons
     struct teg_eval_frame f;
     teg_frame_init(&f, eval, values, err);
     f.stop = stop;
-    for (size_t i = 0; i < n_outputs; i++)
-        outputs[i] = NULL;
     const enum teg_status s = run(&f, inputs, state, outputs);
     for (size_t i = 0; s != TEG_OK && i < n_outputs; i++) {
         teg_array_drop(a, outputs[i]);
