@@ -8,7 +8,7 @@ import tempfile
 
 from harness import PROGRAM, LONG, expect, expect_done, expect_equal, expect_error, run, test
 
-COMMANDS = ["run", "tokenize", "template", "logits", "perplexity", "inspect", "bench"]
+COMMANDS = ["run", "tokenize", "template", "logits", "perplexity", "predict", "inspect", "bench"]
 ABSENT = ["tune", "convert", "lint", "compare", "session", "serve"]
 
 # ---- help and version ----
