@@ -16,6 +16,9 @@
 /* Deeper is refused. Types and values nest by recursion, blocks too; real programs have 3 and 4. */
 enum { TEG_MIL_MAX_TYPE_DEPTH = 16, TEG_MIL_MAX_VALUE_DEPTH = 16, TEG_MIL_MAX_BLOCK_DEPTH = 32 };
 
+/* Specification versions that have ML programs and that are known. */
+enum { TEG_MIL_OLDEST = 6, TEG_MIL_NEWEST = 10 };
+
 struct teg_mil_files {
     struct teg_mlpackage package;
     bool in_memory;          /* then `weights` is the one weight file */
@@ -30,6 +33,8 @@ struct teg_mil_reader {
     const uint8_t *base; /* its first byte: positions */
     struct teg_mil_names names;
     size_t var_capacity;
+    const char *weights_name; /* of the weight file asked for last, interned; most programs have one */
+    struct teg_span weights;
 };
 
 #define MIL_FAIL(r, status, at, ...) return (void)teg_mil_fail((r), (status), (at), __VA_ARGS__), (status)

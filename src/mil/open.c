@@ -34,6 +34,10 @@ static enum teg_status read_compiled(struct teg_mil_program *program, struct teg
     TRY(teg_mlmodelc_description(data, path, &description, &program->spec_version, err));
     struct teg_mil_reader r = reader_of(program, program->path, text, err);
     TRY(teg_mil_read_text(&r, text));
+    const bool is_version = program->spec_version >= TEG_MIL_OLDEST && program->spec_version <= TEG_MIL_NEWEST;
+    /* Not every writer puts the version there; the functions' opsets say the least that it can be. */
+    for (size_t i = 0; i < program->n_functions && !is_version; i++)
+        program->spec_version = (uint32_t)teg_max(i ? program->spec_version : 0, program->functions[i].opset);
     r.path = path;
     r.base = data.bytes;
     return teg_mil_describe(&r, description);

@@ -460,15 +460,14 @@ static const struct teg_wire_row model_rows[] = {
 
 enum teg_status teg_mil_read_spec(struct teg_mil_reader *r, struct teg_span model)
 {
-    enum { OLDEST = 6, NEWEST = 10 };
     struct msg_model m = {0};
     MIL_READ(r, model, model_rows, &m, "the Model");
     if (!m.program.bytes)
         return refuse_type(r, model);
-    if (m.version < OLDEST || m.version > NEWEST)
-        MIL_FAIL(r, TEG_ERR_UNSUPPORTED, model.bytes, "expected specification version %d to %d, found %llu; %s", OLDEST,
-                 NEWEST, (unsigned long long)m.version,
-                 m.version > NEWEST ? "update tegula" : "export the model again");
+    if (m.version < TEG_MIL_OLDEST || m.version > TEG_MIL_NEWEST)
+        MIL_FAIL(r, TEG_ERR_UNSUPPORTED, model.bytes, "expected specification version %d to %d, found %llu; %s",
+                 TEG_MIL_OLDEST, TEG_MIL_NEWEST, (unsigned long long)m.version,
+                 m.version > TEG_MIL_NEWEST ? "update tegula" : "export the model again");
     r->program->spec_version = (uint32_t)m.version;
     TRY(read_program(r, m.program));
     if (!m.description.bytes)

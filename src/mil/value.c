@@ -13,11 +13,14 @@ static const uint8_t codes[TEG_MIL_DTYPE_COUNT] = {
 static enum teg_status find_file(struct teg_mil_reader *r, const char *name, const uint8_t *at, struct teg_span *file)
 {
     struct teg_mil_files *const files = r->program->files;
-    if (!files->in_memory)
-        return teg_mlpackage_weights(&files->package, name, file, r->err);
-    if (!files->weights.bytes)
+    if (files->in_memory && !files->weights.bytes)
         MIL_FAIL(r, TEG_ERR_FORMAT, at, "expected a weight file '%.80s', found none; copy the whole package", name);
-    *file = files->weights;
+    if (files->in_memory)
+        r->weights = files->weights;
+    else if (name != r->weights_name)
+        TRY(teg_mlpackage_weights(&files->package, name, &r->weights, r->err));
+    r->weights_name = name;
+    *file = r->weights;
     return TEG_OK;
 }
 

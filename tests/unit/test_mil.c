@@ -220,6 +220,24 @@ static void test_flow(void **state)
     teg_mil_free(p);
 }
 
+/* A writer that leaves the version out: the opset says it. */
+static void test_version_from_opset(void **state)
+{
+    (void)state;
+    const struct temp_dir d = temp_dir_make();
+    char path[128];
+    temp_path(&d, "m", path);
+    copy_package(&d, "cache.mlmodelc");
+    struct bytes b = read_whole(MIL_DATA "cache.mlmodelc/coremldata.bin");
+    b.at[0x2b] = 0;
+    replace_file(&d, "coremldata.bin", b.at, b.n);
+    struct teg_mil_program *const p = open_mil(path);
+    assert_int_equal(p->spec_version, 9);
+    teg_mil_free(p);
+    bytes_free(&b);
+    temp_dir_remove(&d);
+}
+
 static void test_dump(void **state)
 {
     (void)state;
@@ -416,6 +434,7 @@ int main(void)
         cmocka_unit_test(test_cache),
         cmocka_unit_test(test_flow),
         cmocka_unit_test(test_dump),
+        cmocka_unit_test(test_version_from_opset),
         cmocka_unit_test(test_prefixes),
         cmocka_unit_test(test_weight_prefixes),
         cmocka_unit_test(test_failing_allocations),
