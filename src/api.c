@@ -11,6 +11,7 @@
 #include "build/build.h"
 #include "cpu/cpu.h"
 #include "format/source.h"
+#include "package.h"
 #include "plan/plan.h"
 #include "run/sampler.h"
 #include "run/session.h"
@@ -18,10 +19,11 @@
 #include "tok/tok.h"
 
 struct teg_model {
-    struct teg_arena arena; /* graph, plan, hyperparameters */
-    struct teg_source *source;
-    struct teg_tok *tok;
-    struct teg_graph *graph; /* NULL: vocabulary only */
+    struct teg_arena arena;          /* graph, plan, hyperparameters */
+    struct teg_source *source;       /* of a package: its weights as the graph has them */
+    struct teg_mil_program *program; /* a package's; then `source` lies in the arena */
+    struct teg_tok *tok;             /* NULL: a package without one */
+    struct teg_graph *graph;         /* NULL: vocabulary only */
     struct teg_plan *plan;
     struct teg_cpu cpu;
     struct teg_hparams hparams;
@@ -72,14 +74,16 @@ void teg_model_free(struct teg_model *model)
         return;
     teg_tok_free(model->tok);
     teg_plan_free(model->plan);
-    teg_source_free(model->source);
+    if (!model->program)
+        teg_source_free(model->source);
+    teg_mil_free(model->program);
     struct teg_arena arena = model->arena; /* the model itself lies in it */
     teg_arena_free(&arena);
 }
 
 static const char *meta_string(struct teg_model *model, const char *key)
 {
-    const struct teg_meta *const m = teg_source_meta(model->source, key);
+    const struct teg_meta *const m = model->program ? NULL : teg_source_meta(model->source, key);
     if (!m || m->type != TEG_META_STRING)
         return "";
     return teg_arena_string(&model->arena, m->string.bytes, m->string.n_bytes);
@@ -96,7 +100,7 @@ static enum teg_status fill_info(struct teg_model *model, struct teg_error *err)
     info->mode = "exact";
     if (!info->architecture || !info->name)
         return teg_base_fail_memory(err, "model facts", 64);
-    info->vocab_tokens = (int32_t)teg_tok_size(model->tok);
+    info->vocab_tokens = model->tok ? (int32_t)teg_tok_size(model->tok) : 0;
     for (size_t i = 0; i < source->n_tensors; i++) {
         uint64_t n = 1;
         for (uint32_t d = 0; d < source->tensors[i].rank; d++)
@@ -153,11 +157,15 @@ static bool wants_fast(const struct teg_model *model, enum teg_mode mode)
 static enum teg_status open_graph(struct teg_model *model, const struct teg_model_options *o,
                                   const struct teg_allocator *allocator, uint64_t total_bytes, struct teg_error *err)
 {
-    TRY(teg_build(model->source, &model->arena, &model->graph, &model->hparams, err));
+    if (!model->program)
+        TRY(teg_build(model->source, &model->arena, &model->graph, &model->hparams, err));
     teg_cpu_detect(&model->cpu);
     const struct teg_plan_options options = {.fast = wants_fast(model, o->mode)};
     const struct teg_pack_hooks hooks = {
-        .release = release_pages, .progress = o->progress, .progress_ctx = o->progress_ctx, .total_bytes = total_bytes};
+        .release = model->program ? NULL : release_pages, /* decoded weights are no pages of a file */
+        .progress = o->progress,
+        .progress_ctx = o->progress_ctx,
+        .total_bytes = total_bytes};
     TRY(teg_plan_new(model->graph, &model->cpu, &options, &model->arena, &model->plan, err));
     TRY(teg_plan_pack(model->plan, &model->cpu, allocator, &hooks, err));
     model->run = (struct teg_run_model){.plan = model->plan,
@@ -169,11 +177,30 @@ static enum teg_status open_graph(struct teg_model *model, const struct teg_mode
     return TEG_OK;
 }
 
+/* The tokenizer is optional: ids need none. */
+static enum teg_status open_package(struct teg_model *model, const char *path, const struct teg_model_options *o,
+                                    const struct teg_allocator *allocator, struct teg_error *err)
+{
+    const char *const tokenizer = o->tokenizer_path ? o->tokenizer_path : teg_package_tokenizer(&model->arena, path);
+    if (tokenizer || o->vocab_only)
+        TRY(teg_package_open_tokenizer(path, tokenizer, allocator, &model->tok, err));
+    TRY(teg_mil_open(path, allocator, &model->program, err));
+    struct teg_raised raised = {0};
+    if (!o->vocab_only)
+        TRY(teg_raise(model->program, NULL, &model->arena, &raised, err));
+    model->graph = raised.graph;
+    return teg_package_describe(model->program, &raised, path, &model->arena, &model->source, &model->hparams, err);
+}
+
 static enum teg_status open_parts(struct teg_model *model, const char *path, const struct teg_model_options *o,
                                   const struct teg_allocator *allocator, struct teg_error *err)
 {
-    TRY(teg_source_open(path, !o->vocab_only, allocator, &model->source, err));
-    TRY(teg_tok_open(model->source, o->tokenizer_path, allocator, &model->tok, err));
+    if (teg_package_is(path)) {
+        TRY(open_package(model, path, o, allocator, err));
+    } else {
+        TRY(teg_source_open(path, !o->vocab_only, allocator, &model->source, err));
+        TRY(teg_tok_open(model->source, o->tokenizer_path, allocator, &model->tok, err));
+    }
     TRY(fill_info(model, err));
     const uint64_t total_bytes = model->info.weights_bytes;
     if (o->progress && !o->progress(o->progress_ctx, 0, total_bytes))
@@ -326,15 +353,28 @@ enum teg_status teg_model_dump(const struct teg_model *model, enum teg_dump what
 
 /* ---- tokens and text ---- */
 
+static enum teg_status need_tokenizer(const struct teg_model *model, struct teg_error *err)
+{
+    if (!model->tok)
+        FAIL(
+            err, TEG_ERR_UNSUPPORTED,
+            "cannot read or write text: %s: tokenizer: expected a tokenizer.json in or beside the package, found none; "
+            "give one with --tokenizer, or use token ids",
+            model->source->path);
+    return TEG_OK;
+}
+
 enum teg_status teg_tokenize(const struct teg_model *model, const char *text, size_t n_bytes, unsigned flags,
                              int32_t *ids, size_t capacity, size_t *n_ids, struct teg_error *err)
 {
+    TRY(need_tokenizer(model, err));
     return teg_tok_encode(model->tok, text, n_bytes, flags, ids, capacity, n_ids, err);
 }
 
 enum teg_status teg_detokenize(const struct teg_model *model, const int32_t *ids, size_t n_ids, struct teg_text *text,
                                struct teg_error *err)
 {
+    TRY(need_tokenizer(model, err));
     struct teg_buf out = {0};
     const enum teg_status status = teg_tok_decode(model->tok, ids, n_ids, &out, err);
     if (status == TEG_OK)
@@ -345,17 +385,18 @@ enum teg_status teg_detokenize(const struct teg_model *model, const int32_t *ids
 
 bool teg_token_is_end(const struct teg_model *model, int32_t id)
 {
-    return teg_tok_is_end(model->tok, id);
+    return model->tok && teg_tok_is_end(model->tok, id);
 }
 
 int32_t teg_token_bos(const struct teg_model *model)
 {
-    return teg_tok_bos(model->tok);
+    return model->tok ? teg_tok_bos(model->tok) : -1;
 }
 
 enum teg_status teg_stream_new(const struct teg_model *model, const char *const *stops, size_t n_stops,
                                struct teg_stream **stream, struct teg_error *err)
 {
+    TRY(need_tokenizer(model, err));
     return teg_tok_stream_new(model->tok, stops, n_stops, stream, err);
 }
 
@@ -413,6 +454,7 @@ enum teg_status teg_chat_render(const struct teg_model *model, const char *messa
     struct teg_chat_options o;
     teg_chat_options_default(&o);
     TRY(teg_options_read(&o, sizeof o, options, err));
+    TRY(need_tokenizer(model, err));
     struct teg_string source = teg_tok_chat_template(model->tok);
     if (o.template_text)
         source = (struct teg_string){o.template_text, strlen(o.template_text)};

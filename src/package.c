@@ -1,0 +1,117 @@
+/* package.c: a Core ML package seen as what api.c knows: a source and hyperparameters.
+ *
+ * The source is made here, not read: its tensors are the graph's constants, so that inspecting a package shows weights
+ * in the encodings in which they are used. Its metadata are the program's own, and the contract that raising found.
+ * Not taken: a tokenizer guessed from the weights' shape. A package without one runs on token ids. */
+#include "package.h"
+
+#include <string.h>
+#include <unistd.h>
+
+static size_t trimmed(const char *path)
+{
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    return n;
+}
+
+bool teg_package_is(const char *path)
+{
+    static const char *const endings[] = {".mlpackage", ".mlmodelc"};
+    const size_t n = path ? trimmed(path) : 0;
+    for (size_t i = 0; i < 2; i++) {
+        const size_t k = strlen(endings[i]);
+        if (n > k && memcmp(path + n - k, endings[i], k) == 0)
+            return true;
+    }
+    return false;
+}
+
+const char *teg_package_tokenizer(struct teg_arena *arena, const char *path)
+{
+    const size_t n = trimmed(path);
+    size_t folder = n;
+    while (folder && path[folder - 1] != '/')
+        folder--;
+    const char *const in = teg_arena_printf(arena, "%.*s/tokenizer.json", (int)n, path);
+    const char *const beside = teg_arena_printf(arena, "%.*stokenizer.json", (int)folder, path);
+    if (in && access(in, R_OK) == 0)
+        return in;
+    return beside && access(beside, R_OK) == 0 ? beside : NULL;
+}
+
+enum teg_status teg_package_open_tokenizer(const char *path, const char *tokenizer,
+                                           const struct teg_allocator *allocator, struct teg_tok **tok,
+                                           struct teg_error *err)
+{
+    if (!tokenizer)
+        FAIL(
+            err, TEG_ERR_UNSUPPORTED,
+            "cannot open vocabulary: %s: expected a tokenizer.json in or beside the package, found none; give one with "
+            "--tokenizer",
+            path);
+    return teg_tok_open(NULL, tokenizer, allocator, tok, err);
+}
+
+static void add_tensor(struct teg_source *source, const struct teg_value *v)
+{
+    struct teg_tensor *const t = &source->tensors[source->n_tensors++];
+    *t = (struct teg_tensor){
+        .name = v->name, .dtype = v->dtype, .rank = v->shape.rank, .data = v->data, .n_bytes = v->n_bytes};
+    for (uint32_t d = 0; d < TEG_MAX_RANK; d++)
+        t->dims[d] = d < v->shape.rank ? (uint64_t)v->shape.dims[d] : 1;
+}
+
+static void add_text(struct teg_source *source, const char *key, const char *text, size_t n)
+{
+    source->metas[source->n_metas++] =
+        (struct teg_meta){.key = key, .type = TEG_META_STRING, .type_name = "string", .n = 1, .string = {text, n}};
+}
+
+static void describe_program(struct teg_source *source, const struct teg_mil_program *program, const char *contract)
+{
+    const struct {
+        const char *key, *text;
+    } rows[] = {{"contract", contract},
+                {"author", program->author},
+                {"license", program->license},
+                {"version", program->version},
+                {"description", program->description}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (rows[i].text && rows[i].text[0])
+            add_text(source, rows[i].key, rows[i].text, strlen(rows[i].text));
+}
+
+enum teg_status teg_package_describe(const struct teg_mil_program *program, const struct teg_raised *raised,
+                                     const char *path, struct teg_arena *arena, struct teg_source **source,
+                                     struct teg_hparams *hparams, struct teg_error *err)
+{
+    enum { MOST_METAS = 8 };
+    const struct teg_graph *const graph = raised->graph;
+    struct teg_source *const s = teg_arena_alloc(arena, sizeof *s);
+    const char *const own_path = s ? teg_arena_string(arena, path, strlen(path)) : NULL;
+    if (!own_path)
+        return teg_base_fail_memory(err, "package", sizeof *s);
+    *s = (struct teg_source){.kind = TEG_SOURCE_SAFETENSORS, .path = own_path};
+    s->format = strcmp(program->format, "mlpackage") == 0 ? "Core ML package" : "compiled Core ML model";
+    s->metas = teg_arena_array(arena, MOST_METAS, sizeof *s->metas);
+    s->tensors = teg_arena_array(arena, graph ? graph->n_values : 1, sizeof *s->tensors);
+    if (!s->metas || !s->tensors)
+        return teg_base_fail_memory(err, "package tables", graph ? graph->n_values : 1);
+    for (uint32_t i = 0; graph && i < graph->n_values; i++)
+        if (graph->values[i].kind == TEG_VALUE_CONST)
+            add_tensor(s, &graph->values[i]);
+    describe_program(s, program, raised->contract);
+    *hparams = (struct teg_hparams){.arch = "package",
+                                    .name = "",
+                                    .n_layers = raised->n_layers,
+                                    .n_heads = raised->n_heads,
+                                    .n_kv_heads = raised->n_kv_heads,
+                                    .head_width = raised->head_width,
+                                    .width = raised->width,
+                                    .ffn_width = raised->ffn_width,
+                                    .context = raised->context};
+    *source = s;
+    return TEG_OK;
+}

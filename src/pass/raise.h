@@ -1,0 +1,37 @@
+/* pass/raise.h: a Core ML program that is a language model, as a graph of composites.
+ *
+ * Packages hold what an exporter left of a model: hundreds of reshapes, shape arithmetic at run time, norms and
+ * attention in pieces. Raising finds the forward pass again, so that a package runs through the planner, the paged KV
+ * cache and the kernels like a GGUF.
+ *
+ * It is all or nothing for a function: a graph answers as the program does, for every chunk size, or there is none and
+ * the reasons say which op was not understood. The program then still runs op by op (eval/). */
+#ifndef TEG_PASS_RAISE_H
+#define TEG_PASS_RAISE_H
+
+#include "base/text.h"
+#include "graph/graph.h"
+#include "mil/program.h"
+
+struct teg_raised {
+    struct teg_graph *graph;
+    const char *function;
+    const char *contract; /* text: what each input and output means, a line each */
+    uint32_t n_layers, n_heads, n_kv_heads, head_width, width, ffn_width;
+    uint32_t context; /* slots of the program's own cache */
+    uint64_t n_parameters, weights_bytes;
+    uint32_t n_ops; /* of the function */
+};
+
+/* Raises the function of that name; NULL: the first that has logits, the default one tried first. The graph, its
+ * decoded weights and all texts lie in `arena`; dense weights stay in the program's files, so the program must outlive
+ * the graph. TEG_ERR_UNSUPPORTED: not recognised; the message names the op and the condition. */
+enum teg_status teg_raise(const struct teg_mil_program *program, const char *function, struct teg_arena *arena,
+                          struct teg_raised *raised, struct teg_error *err);
+
+/* For every op that is not understood in itself (not for its users): "op NAME (TYPE): expected …, found …", a line
+ * each; `op` not NULL: only lines with that text in name or type. Nothing is added where all is understood. */
+enum teg_status teg_raise_why_not(const struct teg_mil_program *program, const char *function, const char *op,
+                                  struct teg_buf *out, struct teg_error *err);
+
+#endif

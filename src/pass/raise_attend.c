@@ -1,0 +1,474 @@
+/* pass/raise_attend.c: states as KV caches, and attention over them.
+ *
+ * A state is a stack of caches [slots, columns], one for keys or values of each layer, told apart by its other
+ * dimensions. An update is understood when it writes the rows of this call at slots P … P + T - 1 of one of them, and a
+ * read when it takes a whole one after that. Keys and values meet in the attention op, which then appends both: the
+ * program's states themselves are never made. */
+#include <math.h>
+
+#include "pass/raise_int.h"
+
+/* ---- states ---- */
+
+static void rule_read_state(struct raiser *r, struct meaning *m)
+{
+    const teg_mil_var_id var = teg_raise_arg_id(r, "input");
+    for (uint32_t i = 0; i < r->n_states; i++)
+        if (r->states[i].var == var) {
+            m->kind = STATE;
+            m->state = i;
+            m->n_writes = r->states[i].n_written;
+            return;
+        }
+    teg_raise_no(r, m, "expected a state of the function, found another value");
+}
+
+static void rule_write_state(struct raiser *r, struct meaning *m)
+{
+    const struct meaning *const data = teg_raise_arg(r, "data");
+    const teg_mil_var_id var = teg_raise_arg_id(r, "input");
+    if (data->kind == UPDATED && r->states[data->state].var == var &&
+        data->n_writes == r->states[data->state].n_writes) {
+        r->states[data->state].n_written = data->n_writes;
+        return;
+    }
+    if (data->kind == NOTHING)
+        m->why = data->why;
+    else
+        teg_raise_no(r, m, "expected the state with this call's rows written into it, found another value");
+    r->bad_write = m->why;
+}
+
+/* What each dimension is for, from the bounds of the update. */
+static bool find_roles(struct raiser *r, const struct teg_mil_type *type, const struct amount *begin,
+                       const struct amount *end, enum role *roles)
+{
+    uint32_t n_slots = 0;
+    for (int32_t d = 0; d < type->rank; d++) {
+        const struct amount b = begin[d], e = end[d];
+        if (b.n == 0 && b.t == 0 && b.p == 1 && e.n == r->tokens.n && e.t == r->tokens.t && e.p == 1) {
+            roles[d] = ROLE_SLOT;
+            n_slots++;
+        } else if (teg_amount_fixed(b) && teg_amount_is(e, b.n + 1) && b.n >= 0 && b.n < type->dims[d])
+            roles[d] = ROLE_ROW;
+        else if (teg_amount_is(b, 0) && teg_amount_is(e, type->dims[d]))
+            roles[d] = ROLE_COLUMNS;
+        else
+            return false;
+    }
+    return n_slots == 1;
+}
+
+static int64_t row_of(const struct raiser *r, const struct state *s, const struct amount *begin)
+{
+    const struct teg_mil_type *const type = &r->program->vars[s->var].type;
+    int64_t row = 0;
+    for (int32_t d = 0; d < type->rank; d++)
+        if (s->roles[d] == ROLE_ROW)
+            row = row * type->dims[d] + begin[d].n;
+    return row;
+}
+
+static void state_sizes(const struct teg_mil_type *type, struct amount *sizes)
+{
+    for (int32_t d = 0; d < type->rank; d++)
+        sizes[d] = teg_amount(type->dims[d]);
+}
+
+/* The update's view laid over the state's dimensions. */
+static bool lay_over(const struct raiser *r, const struct state *s, const struct meaning *update, const bool *squeeze,
+                     struct view *out)
+{
+    const struct teg_mil_type *const type = &r->program->vars[s->var].type;
+    uint32_t from = 0;
+    *out = (struct view){0};
+    for (int32_t d = 0; d < type->rank; d++) {
+        const struct factor slots = {AXIS_SLOTS, teg_amount(type->dims[d]), 0};
+        const uint32_t dim = squeeze[d] ? 0 : from++;
+        if (!squeeze[d] && dim >= update->view.rank)
+            return false;
+        const struct factor *const f = &update->view.factors[teg_view_begin(&update->view, dim)];
+        const uint32_t n = squeeze[d] ? 0 : update->view.count[dim];
+        const bool one = teg_amount_is(r->tokens, 1);
+        bool good = true;
+        if (s->roles[d] == ROLE_SLOT)
+            good = (one ? n == 0 : n == 1 && f->axis == AXIS_TOKENS) && teg_view_add_dim(out, &slots, 1);
+        else if (s->roles[d] == ROLE_ROW)
+            good = n == 0 && teg_view_add_dim(out, NULL, 0);
+        else
+            good = n > 0 && f->axis == AXIS_COLUMNS && teg_view_add_dim(out, f, n);
+        struct amount size;
+        if (good && s->roles[d] == ROLE_COLUMNS)
+            good = teg_view_size(out, (uint32_t)d, &size) && teg_amount_is(size, type->dims[d]);
+        if (!good)
+            return false;
+    }
+    return from == update->view.rank;
+}
+
+static void rule_slice_update(struct raiser *r, struct meaning *m)
+{
+    const struct meaning *const x = teg_raise_arg(r, "x"), *const update = teg_raise_arg(r, "update");
+    struct amount sizes[TEG_MIL_MAX_RANK], begin[TEG_MIL_MAX_RANK], end[TEG_MIL_MAX_RANK];
+    bool squeeze[TEG_MIL_MAX_RANK];
+    if ((x->kind != STATE && x->kind != UPDATED) || x->n_writes != r->states[x->state].n_writes) {
+        teg_raise_no(r, m, "expected the newest content of a state as x, found another value");
+        return;
+    }
+    struct state *const s = &r->states[x->state];
+    const struct teg_mil_type *const type = &r->program->vars[s->var].type;
+    enum role roles[TEG_MIL_MAX_RANK];
+    state_sizes(type, sizes);
+    if (!teg_raise_slice_bounds(r, m, sizes, (uint32_t)type->rank, begin, end, squeeze))
+        return;
+    if (!find_roles(r, type, begin, end, roles) ||
+        (s->n_writes && memcmp(roles, s->roles, (size_t)type->rank * sizeof *roles) != 0)) {
+        teg_raise_no(r, m, "expected one layer's slots P … P + T - 1 with all heads to be written, found other bounds");
+        return;
+    }
+    memcpy(s->roles, roles, sizeof roles);
+    struct write *const w = teg_raise_alloc(r, 1, sizeof *w);
+    if (!w || !teg_raise_grow(r, &r->writes, r->n_writes, &r->write_capacity, sizeof *r->writes))
+        return;
+    *w = (struct write){.state = x->state, .row = row_of(r, s, begin), .rows = update};
+    if (update->kind != ROWS || update->last || !lay_over(r, s, update, squeeze, &w->view) ||
+        !teg_view_whole(&update->view)) {
+        teg_raise_no(r, m, "expected this call's rows in the cache's layout, found another update");
+        return;
+    }
+    for (uint32_t i = 0; i < r->n_writes; i++)
+        if (r->writes[i]->state == w->state && r->writes[i]->row == w->row) {
+            teg_raise_no(r, m, "expected each layer's cache to be written once a call, found a second update");
+            return;
+        }
+    r->writes[r->n_writes++] = w;
+    m->kind = UPDATED;
+    m->state = x->state;
+    m->n_writes = ++s->n_writes;
+}
+
+void teg_raise_read_slice(struct raiser *r, struct meaning *m, const struct meaning *x)
+{
+    struct amount sizes[TEG_MIL_MAX_RANK], begin[TEG_MIL_MAX_RANK], end[TEG_MIL_MAX_RANK];
+    bool squeeze[TEG_MIL_MAX_RANK];
+    const struct state *const s = &r->states[x->state];
+    const struct teg_mil_type *const type = &r->program->vars[s->var].type;
+    state_sizes(type, sizes);
+    if (!teg_raise_slice_bounds(r, m, sizes, (uint32_t)type->rank, begin, end, squeeze))
+        return;
+    bool good = x->n_writes > 0 && x->n_writes == s->n_writes;
+    bool used = false; /* the slots are cut to those in use */
+    for (int32_t d = 0; d < type->rank && good; d++) {
+        const bool whole = teg_amount_is(begin[d], 0) && teg_amount_same(end[d], sizes[d]);
+        if (s->roles[d] == ROLE_ROW)
+            good = teg_amount_fixed(begin[d]) && teg_amount_is(end[d], begin[d].n + 1);
+        else if (s->roles[d] == ROLE_SLOT && !whole) {
+            used = true;
+            good = teg_amount_is(begin[d], 0) && end[d].n == r->tokens.n && end[d].t == r->tokens.t && end[d].p == 1;
+        } else
+            good = whole;
+    }
+    const int64_t row = good ? row_of(r, s, begin) : 0;
+    const struct write *w = NULL;
+    for (uint32_t i = 0; i < r->n_writes && good; i++)
+        if (r->writes[i]->state == x->state && r->writes[i]->row == row)
+            w = r->writes[i];
+    if (!w) {
+        teg_raise_no(r, m, "expected all slots of one layer after this call's rows were written, found another read");
+        return;
+    }
+    m->kind = CACHE;
+    m->write = w;
+    m->view = w->view;
+    for (uint32_t i = 0; i < teg_view_total(&m->view); i++)
+        if (used && m->view.factors[i].axis == AXIS_SLOTS)
+            m->view.factors[i].size = (struct amount){r->tokens.n, r->tokens.t, 1};
+    for (uint32_t d = (uint32_t)type->rank; d-- > 0;)
+        if (squeeze[d] && !teg_view_remove(&m->view, d))
+            teg_raise_no(r, m, "expected only single layers to be dropped as dimensions, found more");
+}
+
+/* ---- attention ---- */
+
+/* Keys or values: a cache, or (without states) the rows of this call, which are then the whole sequence. */
+static bool is_context(const struct raiser *r, const struct meaning *m)
+{
+    return m->kind == CACHE || (m->kind == ROWS && r->n_states == 0 && m->scale == 1 && !m->last);
+}
+
+static bool is_slots(const struct raiser *r, const struct factor *f)
+{
+    return f && (f->axis == AXIS_SLOTS || (r->n_states == 0 && f->axis == AXIS_TOKENS));
+}
+
+static const struct meaning *context_rows(const struct meaning *m)
+{
+    return m->kind == CACHE ? m->write->rows : m;
+}
+
+/* Columns of index i (row-major over the dimensions before `dims`) of a view that is broadcast to the sizes of `like`.
+ */
+static bool batch_column(const struct view *v, const struct view *like, uint32_t dims, int64_t i, int64_t *column)
+{
+    *column = 0;
+    for (uint32_t d = dims; d-- > 0;) {
+        struct amount size, own;
+        if (!teg_view_size(like, d, &size) || !teg_amount_fixed(size))
+            return false;
+        int64_t at = i % size.n;
+        i /= size.n;
+        const int64_t shift = (int64_t)v->rank - (int64_t)like->rank;
+        if ((int64_t)d + shift < 0)
+            continue;
+        const uint32_t dim = (uint32_t)((int64_t)d + shift), begin = teg_view_begin(v, dim);
+        if (!teg_view_size(v, dim, &own) || (!teg_amount_same(own, size) && v->count[dim]))
+            return false;
+        for (uint32_t k = v->count[dim]; k-- > 0;) {
+            const struct factor *const f = &v->factors[begin + k];
+            if (f->axis != AXIS_COLUMNS)
+                return false;
+            *column += at % f->size.n * f->stride;
+            at /= f->size.n;
+        }
+    }
+    return true;
+}
+
+/* Head h of the query reads head h / (H / G) of keys and values, whatever the dimensions are called. */
+static bool heads_fit(const struct view *q, const struct view *kv, int64_t n_heads, int64_t n_kv_heads, int64_t width)
+{
+    if (q->rank < 2 || kv->rank < 2 || kv->rank > q->rank || n_heads % n_kv_heads)
+        return false;
+    int64_t total = 1;
+    for (uint32_t d = 0; d + 2 < q->rank; d++) {
+        struct amount size;
+        if (!teg_view_size(q, d, &size) || !teg_amount_fixed(size))
+            return false;
+        total *= size.n;
+    }
+    if (total != n_heads)
+        return false;
+    for (int64_t i = 0; i < n_heads; i++) {
+        int64_t a, b;
+        if (!batch_column(q, q, q->rank - 2, i, &a) || !batch_column(kv, q, q->rank - 2, i, &b) || a % width ||
+            b != a / width / (n_heads / n_kv_heads) * width)
+            return false;
+    }
+    return true;
+}
+
+/* The KV state that these keys and values are appended to. */
+static teg_value_id layer_state(struct raiser *r, const struct meaning *k, const struct meaning *v, uint32_t n_kv_heads,
+                                uint32_t width, const char **why)
+{
+    const teg_value_id keys = teg_raise_value(r, context_rows(k), why);
+    const teg_value_id values = keys == TEG_NO_VALUE ? keys : teg_raise_value(r, context_rows(v), why);
+    teg_value_id state = TEG_NO_VALUE;
+    if (values == TEG_NO_VALUE)
+        return values;
+    for (uint32_t i = 0; i < r->n_layers; i++)
+        if (r->layers[i].keys == keys && r->layers[i].values == values)
+            return r->layers[i].state;
+    if (!teg_raise_grow(r, &r->layers, r->n_layers, &r->layer_capacity, sizeof *r->layers))
+        return TEG_NO_VALUE;
+    const char *const name = teg_arena_printf(r->arena, "kv.%u", r->n_layers);
+    if (!name) {
+        teg_raise_keep(r, teg_base_fail_memory(r->err, "state name", 16));
+        return TEG_NO_VALUE;
+    }
+    teg_raise_keep(r, teg_graph_state(r->graph, name, n_kv_heads, width, &state, r->err));
+    if (r->status != TEG_OK)
+        return TEG_NO_VALUE;
+    (void)teg_raise_emit(r, &(struct teg_op){.kind = TEG_OP_KV_APPEND,
+                                             .n_inputs = 3,
+                                             .inputs = {keys, values, state},
+                                             .attr.attention = {.n_kv_heads = n_kv_heads, .head_width = width}});
+    r->layers[r->n_layers++] = (struct layer){keys, values, state};
+    return state;
+}
+
+/* m = attention; scores hold q, k, scale, cap and mask; v is seen as [..., slots, K]. */
+static void attend(struct raiser *r, struct meaning *m, const struct meaning *scores, const struct meaning *v)
+{
+    const struct meaning *const q = scores->a, *const k = scores->b;
+    const char *why = NULL;
+    const struct factor *const head = teg_view_single(&q->view, q->view.rank - 1);
+    const int64_t width = head ? head->size.n : 0;
+    const int64_t n_heads = width ? teg_view_width(&q->view) / width : 0;
+    const int64_t k_width = teg_view_width(&context_rows(k)->view), v_width = teg_view_width(&context_rows(v)->view);
+    const struct factor *const v_head = teg_view_single(&v->view, v->view.rank - 1);
+    const struct factor *const v_slots = v->view.rank > 1 ? teg_view_single(&v->view, v->view.rank - 2) : NULL;
+    if (!scores->causal) {
+        teg_raise_no(r, m, "expected a causal mask on the scores, found none");
+        return;
+    }
+    if (!is_slots(r, v_slots) || !v_head || v_head->stride != 1 || v_head->size.n != width || k_width != v_width ||
+        k_width % width || q->last) {
+        teg_raise_no(r, m, "expected keys and values with as many columns a head as the query, found others");
+        return;
+    }
+    const int64_t n_kv_heads = k_width / width;
+    struct view keys = k->view;
+    if (!heads_fit(&q->view, &v->view, n_heads, n_kv_heads, width) ||
+        !heads_fit(&q->view, &keys, n_heads, n_kv_heads, width)) {
+        teg_raise_no(r, m, "expected query head h to meet key head h / (H / G), found another order of heads");
+        return;
+    }
+    struct meaning *const rows = teg_raise_alloc(r, 1, sizeof *rows);
+    if (!rows)
+        return;
+    *rows = *q;
+    rows->scale = 1;
+    const teg_value_id query = teg_raise_value(r, rows, &why);
+    const teg_value_id state =
+        query == TEG_NO_VALUE ? query : layer_state(r, k, v, (uint32_t)n_kv_heads, (uint32_t)width, &why);
+    if (state == TEG_NO_VALUE) {
+        teg_raise_no(r, m, "%s", why ? why : "out of memory");
+        return;
+    }
+    struct teg_op op = {.kind = TEG_OP_ATTENTION, .n_inputs = 2, .inputs = {query, state}};
+    op.attr.attention.n_heads = (uint32_t)n_heads;
+    op.attr.attention.n_kv_heads = (uint32_t)n_kv_heads;
+    op.attr.attention.head_width = (uint32_t)width;
+    op.attr.attention.window = scores->window;
+    op.attr.attention.scale = scores->scale * q->scale;
+    op.attr.attention.softcap = scores->cap;
+    teg_raise_rows(m, teg_raise_emit(r, &op), teg_view_width(&q->view), &q->view);
+    r->n_heads = (uint32_t)n_heads;
+    r->n_kv_heads = (uint32_t)n_kv_heads;
+    r->head_width = (uint32_t)width;
+}
+
+/* q · k: m is the scores. `k_columns_last`: k is seen as [..., slots, K]. */
+static void start_scores(struct raiser *r, struct meaning *m, const struct meaning *q, const struct meaning *k,
+                         bool k_columns_last)
+{
+    const uint32_t rank = k->view.rank;
+    struct meaning *const turned = teg_raise_alloc(r, 1, sizeof *turned);
+    if (!turned)
+        return;
+    *turned = *k;
+    int64_t perm[TEG_MIL_MAX_RANK];
+    for (uint32_t d = 0; d < rank; d++)
+        perm[d] = d;
+    if (!k_columns_last && rank >= 2) {
+        perm[rank - 1] = rank - 2;
+        perm[rank - 2] = rank - 1;
+        (void)teg_view_transpose(&turned->view, perm);
+    }
+    const struct factor *const head = teg_view_single(&q->view, q->view.rank ? q->view.rank - 1 : 0);
+    const struct factor *const key = rank >= 2 ? teg_view_single(&turned->view, rank - 1) : NULL;
+    const struct factor *const slots = rank >= 2 ? teg_view_single(&turned->view, rank - 2) : NULL;
+    const struct factor *const time = q->view.rank >= 2 ? teg_view_single(&q->view, q->view.rank - 2) : NULL;
+    const bool tokens = teg_amount_is(r->tokens, 1) ? !time : time && time->axis == AXIS_TOKENS;
+    if (!head || !key || !tokens || !is_slots(r, slots) || head->stride != 1 || key->stride != 1 ||
+        head->size.n != key->size.n || head->axis != AXIS_COLUMNS || key->axis != AXIS_COLUMNS) {
+        teg_raise_no(r, m, "expected [..., T, K] times [..., slots, K], found another layout");
+        return;
+    }
+    m->kind = SCORES;
+    m->a = q;
+    m->b = turned;
+    m->scale = 1;
+}
+
+bool teg_raise_attend_matmul(struct raiser *r, struct meaning *m, const struct meaning *x, const struct meaning *y,
+                             bool tx, bool ty)
+{
+    if (x->kind == ROWS && is_context(r, y) && !tx)
+        start_scores(r, m, x, y, ty);
+    else if (x->kind == WEIGHTS && is_context(r, y) && !tx && !ty && y->view.rank >= 2)
+        attend(r, m, x, y);
+    else
+        return false;
+    return true;
+}
+
+static void add_mask(struct raiser *r, struct meaning *m, const struct meaning *scores, const struct meaning *mask)
+{
+    const uint32_t rank = mask->view.rank;
+    const struct factor *const slots = rank >= 1 ? teg_view_single(&mask->view, rank - 1) : NULL;
+    const struct factor *const time = rank >= 2 ? teg_view_single(&mask->view, rank - 2) : NULL;
+    const bool is_last_two = slots && slots->axis == AXIS_SLOTS && teg_view_total(&mask->view) == (time ? 2u : 1u) &&
+                             (!time || time->axis == AXIS_TOKENS);
+    if (!is_last_two || scores->cap < 0) {
+        teg_raise_no(r, m, "expected a mask [..., T, slots], found another layout");
+        return;
+    }
+    *m = *scores;
+    m->causal = scores->causal || mask->causal;
+    if (mask->window && (!m->window || mask->window < m->window))
+        m->window = mask->window;
+}
+
+bool teg_raise_score_binary(struct raiser *r, struct meaning *m, const struct meaning *a, const struct meaning *b)
+{
+    const char *const type = r->op->type;
+    float s;
+    if (b->kind == SCORES || b->kind == TANH_SCORES) {
+        const struct meaning *const other = a;
+        a = b;
+        b = other;
+    }
+    if (a->kind != SCORES && a->kind != TANH_SCORES)
+        return false;
+    const bool plain = !a->causal && !a->window; /* a mask must come after scale and cap */
+    if (strcmp(type, "add") == 0 && b->kind == MASK && a->kind == SCORES) {
+        add_mask(r, m, a, b);
+    } else if (strcmp(type, "mul") == 0 && teg_raise_scalar(r, b, &s) && plain && a->kind == SCORES && a->cap == 0) {
+        *m = *a;
+        m->scale *= s;
+    } else if (strcmp(type, "mul") == 0 && teg_raise_scalar(r, b, &s) && plain && a->kind == TANH_SCORES && s > 0) {
+        *m = *a;
+        m->kind = SCORES;
+        m->cap = s;
+        m->scale *= s; /* cap · tanh(x / cap), x = scores · scale · cap */
+    } else {
+        teg_raise_no(r, m, "expected scores times a number, or plus a mask, found another operand");
+    }
+    return true;
+}
+
+static void rule_softmax(struct raiser *r, struct meaning *m)
+{
+    const struct meaning *const x = teg_raise_arg(r, "x");
+    int64_t axis = -1;
+    uint32_t n;
+    if (teg_raise_arg(r, "axis"))
+        (void)teg_raise_numbers(r, "axis", &axis, 1, &n);
+    if (x->kind != SCORES || (axis != -1 && axis + 1 != x->a->view.rank)) {
+        teg_raise_no(r, m, "expected masked scores over their last dimension, found another value");
+        return;
+    }
+    *m = *x;
+    m->kind = WEIGHTS;
+}
+
+static void rule_sdpa(struct raiser *r, struct meaning *m)
+{
+    const struct meaning *const q = teg_raise_arg(r, "query"), *const k = teg_raise_arg(r, "key"),
+                                *const v = teg_raise_arg(r, "value"), *const mask = teg_raise_arg(r, "attn_mask");
+    struct meaning *const scores = teg_raise_alloc(r, 2, sizeof *scores);
+    if (!scores)
+        return;
+    if (q->kind != ROWS || !is_context(r, k) || !is_context(r, v) || !mask || mask->kind != MASK) {
+        teg_raise_no(r, m, "expected a query, a cache of keys and values, and a causal mask, found other operands");
+        return;
+    }
+    start_scores(r, &scores[0], q, k, true);
+    if (scores[0].kind == SCORES)
+        add_mask(r, &scores[1], &scores[0], mask);
+    if (scores[1].kind != SCORES) {
+        m->why = scores[1].why ? scores[1].why : scores[0].why;
+        return;
+    }
+    const struct factor *const head = teg_view_single(&q->view, q->view.rank - 1);
+    scores[1].scale = (float)(1 / sqrt((double)head->size.n));
+    (void)teg_raise_scalar(r, teg_raise_arg(r, "scale"), &scores[1].scale);
+    attend(r, m, &scores[1], v);
+}
+
+const struct teg_raise_row teg_raise_attend_rows[] = {
+    {"read_state", rule_read_state}, {"write_state", rule_write_state},           {"slice_update", rule_slice_update},
+    {"softmax", rule_softmax},       {"scaled_dot_product_attention", rule_sdpa}, {NULL, NULL},
+};

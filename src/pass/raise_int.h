@@ -1,0 +1,287 @@
+/* pass/raise_int.h: what the files of raise share. Private to pass/.
+ *
+ * Raising is one walk over the ops in program order that gives every variable a meaning: "position ids", "rows of %12
+ * seen as [1, H, T, K]", "cos of these frequencies", "keys of layer 3 with each head repeated". A meaning is found from
+ * the meanings of the operands alone, so the order of ops, dead ops and layout ops in between do not matter. What has
+ * no meaning is `nothing`, with the reason; so is whatever depends on it.
+ *
+ * Two symbols stand in shapes and integers: T tokens in this call, P tokens before it. Every amount is n + t·T + p·P.
+ *
+ * Not taken: matching patterns backwards from their last op. Every exporter inserts its own casts and reshapes, and a
+ * pattern must list them all; here each of those is one rule, whatever stands around it. */
+#ifndef TEG_PASS_RAISE_INT_H
+#define TEG_PASS_RAISE_INT_H
+
+#include <stdbool.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "pass/raise.h"
+
+/* ---- views (raise_view.c) ---- */
+
+struct amount {
+    int64_t n;
+    int32_t t, p;
+};
+
+static inline struct amount teg_amount(int64_t n)
+{
+    return (struct amount){n, 0, 0};
+}
+static inline bool teg_amount_same(struct amount a, struct amount b)
+{
+    return a.n == b.n && a.t == b.t && a.p == b.p;
+}
+static inline bool teg_amount_is(struct amount a, int64_t n)
+{
+    return a.t == 0 && a.p == 0 && a.n == n;
+}
+static inline bool teg_amount_fixed(struct amount a)
+{
+    return a.t == 0 && a.p == 0;
+}
+
+enum axis { AXIS_TOKENS, AXIS_SLOTS, AXIS_COLUMNS };
+
+/* An index of `size` values. Columns: it moves `stride` columns (0: repeats them). */
+struct factor {
+    enum axis axis;
+    struct amount size;
+    int64_t stride;
+};
+
+enum { MAX_FACTORS = 16 };
+
+/* How a MIL tensor shows rows [T or slots, columns]: each of its dimensions is a product of factors, outermost first;
+ * a dimension of one has none. */
+struct view {
+    uint32_t rank;
+    uint32_t count[TEG_MIL_MAX_RANK]; /* factors of each dimension */
+    struct factor factors[MAX_FACTORS];
+    int64_t offset; /* columns before the first */
+};
+
+uint32_t teg_view_total(const struct view *v);
+uint32_t teg_view_begin(const struct view *v, uint32_t dim);
+/* False: a product with more than one symbol in it. */
+bool teg_view_size(const struct view *v, uint32_t dim, struct amount *size);
+bool teg_view_add_dim(struct view *v, const struct factor *factors, uint32_t n);
+void teg_view_columns(struct view *v, int64_t n); /* adds a dimension of n contiguous columns */
+bool teg_view_insert(struct view *v, uint32_t dim);
+bool teg_view_remove(struct view *v, uint32_t dim); /* a dimension of one */
+bool teg_view_transpose(struct view *v, const int64_t *perm);
+bool teg_view_reshape(struct view *v, const struct amount *dims, uint32_t rank);
+bool teg_view_same(const struct view *a, const struct view *b);
+/* The view's dims as numpy broadcasting of the two gives them; where both have factors, a's. */
+bool teg_view_broadcast(const struct view *a, const struct view *b, struct view *out);
+/* Columns seen, and whether they are each seen once and are contiguous from offset on. */
+int64_t teg_view_width(const struct view *v);
+bool teg_view_whole(const struct view *v);
+/* The factors of one axis, or of columns with a stride, in one dimension; SIZE_MAX: not exactly one. */
+const struct factor *teg_view_single(const struct view *v, uint32_t dim);
+bool teg_view_has(const struct view *v, enum axis axis);
+
+/* ---- meanings ---- */
+
+enum kind {
+    NOTHING,      /* `why` */
+    CONSTANT,     /* var: a const, or the result of a constexpr op */
+    INTEGERS,     /* ints: shapes and scalars */
+    TOKENS,       /* the token ids, [T] */
+    POSITIONS,    /* P + t + add */
+    SLOTS,        /* index of a cache slot: slot + add */
+    NOT_NEGATIVE, /* bool: a >= 0 */
+    VISIBLE,      /* bool, or 1 where a key is seen: slot <= position, and slot > position - window */
+    HIDDEN,       /* 1 where it is not */
+    MASK,         /* added to scores: 0 where seen */
+    ROWS,         /* of a value, scaled */
+    SQUARES,
+    MEANS,
+    MEANS_EPS,
+    INVERSE, /* of rows a: x², mean, mean + eps, 1/sqrt(mean + eps) */
+    NORMED,  /* rows a / sqrt(mean + eps) */
+    DOUBLED,
+    DOUBLED_NORM, /* [x, -x], and its layer norm */
+    TURNED,       /* [-second half, first half] of rows a */
+    ANGLES,
+    COSINES,
+    SINES, /* of positions times frequencies */
+    TABLE, /* rows of a constant table at the positions */
+    BY_COS,
+    BY_SIN, /* rows a (turned) times cos or sin b */
+    SILU,
+    SIGMOID,
+    GELU,    /* of rows a */
+    TANH,    /* of rows a */
+    STATE,   /* a state as it is after n_writes updates */
+    UPDATED, /* the same before write_state */
+    CACHE,   /* keys or values that one update wrote, all slots */
+    SCORES,
+    TANH_SCORES,
+    WEIGHTS, /* q·k, and softmax */
+};
+
+struct write {
+    uint32_t state;
+    int64_t row;
+    const struct meaning *rows; /* what was written; its view's factors are those of the region */
+    struct view view;           /* of the region in the state: slots and columns */
+};
+
+struct meaning {
+    enum kind kind;
+    struct view view;
+    const struct meaning *a, *b;
+    const char *why;
+    /* ROWS: of a value; or of a linear that is not in the graph yet */
+    teg_value_id value;
+    teg_mil_var_id weight, bias;
+    bool is_linear, weight_transposed;
+    int64_t columns; /* of the whole value */
+    bool last;       /* only the last token's */
+    float scale;     /* rows, scores, angles */
+    float eps, cap;
+    uint32_t group; /* norms, turned: columns of one head or row */
+    /* INTEGERS */
+    const struct amount *ints;
+    uint32_t n_ints;
+    int64_t add;
+    /* masks */
+    bool causal;
+    uint32_t window;
+    teg_mil_var_id var; /* constant, table */
+    const float *freqs; /* angles: [n_freqs], in columns of the view */
+    uint32_t n_freqs;
+    uint32_t state, n_writes;
+    const struct write *write;
+};
+
+/* A state's chain of updates. */
+struct state {
+    teg_mil_var_id var;
+    uint32_t n_writes;
+    uint32_t n_written;                                                      /* by write_state */
+    enum role { ROLE_ROW, ROLE_SLOT, ROLE_COLUMNS } roles[TEG_MIL_MAX_RANK]; /* of its dimensions, after an update */
+};
+
+struct layer {                 /* one KV state of the graph */
+    teg_value_id keys, values; /* what is appended */
+    teg_value_id state;
+};
+
+struct rope { /* a pair of tables, read once */
+    teg_mil_var_id cos, sin;
+    teg_value_id frequencies;
+    float magnitude;
+};
+
+struct decoded { /* a constant that is in the graph */
+    teg_mil_var_id var;
+    uint32_t form; /* 0 matrix, 1 transposed, 2 vector */
+    teg_value_id value;
+};
+
+struct raiser {
+    const struct teg_mil_program *program;
+    const struct teg_mil_function *function;
+    const struct teg_mil_op *op; /* being read: for messages */
+    struct teg_arena *arena;     /* of the result */
+    struct teg_arena scratch;
+    struct teg_graph *graph;
+    struct teg_error *err;
+    enum teg_status status;    /* first failure of memory or data; a missing meaning is none */
+    struct meaning **meanings; /* by variable */
+    struct amount tokens;      /* T, or the fixed number of tokens of a call */
+    int64_t context;           /* slots of the states, 0: none */
+    struct state *states;
+    uint32_t n_states;
+    struct layer *layers;
+    uint32_t n_layers, layer_capacity;
+    struct write **writes;
+    uint32_t n_writes, write_capacity;
+    struct rope *ropes;
+    uint32_t n_ropes, rope_capacity;
+    struct decoded *decoded;
+    uint32_t n_decoded, decoded_capacity;
+    teg_mil_var_id tokens_var, positions_var, mask_var, start_var;
+    bool mask_all_slots;
+    double table_error; /* worst |table - cos(p·f)| */
+    uint32_t n_heads, n_kv_heads, head_width, ffn_width;
+    uint32_t n_f16, n_block; /* weights by how they are held */
+    uint64_t n_parameters, weights_bytes;
+    const char *bad_write; /* an update that is not understood */
+    struct teg_buf *why;   /* reasons, or NULL */
+};
+
+void *teg_raise_alloc(struct raiser *r, size_t n, size_t item_bytes); /* scratch; NULL: r->status is set */
+void teg_raise_keep(struct raiser *r, enum teg_status status);
+/* Grows an array of the scratch arena by one; false: memory. */
+bool teg_raise_grow(struct raiser *r, void *items, uint32_t n, uint32_t *capacity, size_t item_bytes);
+/* Gives m no meaning; "expected …, found …". Returns for convenience. */
+void teg_raise_no(struct raiser *r, struct meaning *m, const char *format, ...) TEG_PRINTF(3, 4);
+
+/* Meaning of a parameter's one variable; NULL where it is absent. */
+const struct meaning *teg_raise_arg(struct raiser *r, const char *name);
+const struct meaning *teg_raise_var(struct raiser *r, teg_mil_var_id var);
+teg_mil_var_id teg_raise_arg_id(struct raiser *r, const char *name);
+
+/* ---- constants (raise_const.c) ---- */
+
+bool teg_raise_scalar(struct raiser *r, const struct meaning *m, float *value); /* a constant of one element */
+bool teg_raise_bool(struct raiser *r, const char *arg, bool otherwise);
+bool teg_raise_string_is(struct raiser *r, const char *arg, const char *text);
+/* Integers of a small constant or of what is INTEGERS already; positions of one token too. */
+bool teg_raise_ints(struct raiser *r, const struct meaning *m, const struct amount **ints, uint32_t *n);
+/* Constant integers of a parameter; false: absent or not constant. */
+bool teg_raise_numbers(struct raiser *r, const char *arg, int64_t *out, uint32_t capacity, uint32_t *n);
+/* A constant's dimensions with ones dropped; false: not a constant of at most two such. */
+bool teg_raise_dims(struct raiser *r, teg_mil_var_id var, uint64_t dims[2], uint32_t *rank);
+/* All elements as float; NULL: r->status, or *why where the encoding is not known. In scratch. */
+float *teg_raise_floats(struct raiser *r, teg_mil_var_id var, size_t *n, const char **why);
+
+/* ---- weights (raise_weight.c) ---- */
+
+/* In the graph as [N, K]; TEG_NO_VALUE: *why, or r->status. */
+teg_value_id teg_raise_matrix(struct raiser *r, teg_mil_var_id var, bool transposed, const char **why);
+teg_value_id teg_raise_vector(struct raiser *r, teg_mil_var_id var, const char **why);
+/* Several matrices on top of each other. */
+teg_value_id teg_raise_stack(struct raiser *r, const teg_mil_var_id *vars, uint32_t n, bool transposed,
+                             const char **why);
+
+/* ---- the graph (raise_graph.c) ---- */
+
+/* An op, or the one like it that is there already. TEG_NO_VALUE only with r->status. */
+teg_value_id teg_raise_emit(struct raiser *r, const struct teg_op *op);
+/* The value whose columns are those of the view, in order: linear made, slice taken, scale applied. */
+teg_value_id teg_raise_value(struct raiser *r, const struct meaning *rows, const char **why);
+void teg_raise_rows(struct meaning *m, teg_value_id value, int64_t columns, const struct view *view);
+
+/* ---- rules; each fills m for the one output of r->op ---- */
+
+typedef void (*teg_raise_rule)(struct raiser *r, struct meaning *m);
+struct teg_raise_row {
+    const char *type;
+    teg_raise_rule rule;
+};
+extern const struct teg_raise_row teg_raise_layout_rows[], teg_raise_math_rows[], teg_raise_attend_rows[],
+    teg_raise_rope_rows[], teg_raise_mask_rows[];
+
+/* Parts that elementwise ops share: true where they made something of it (or gave the reason). */
+bool teg_raise_int_binary(struct raiser *r, struct meaning *m, const struct meaning *a, const struct meaning *b);
+bool teg_raise_mask_binary(struct raiser *r, struct meaning *m, const struct meaning *a, const struct meaning *b);
+bool teg_raise_score_binary(struct raiser *r, struct meaning *m, const struct meaning *a, const struct meaning *b);
+bool teg_raise_rope_binary(struct raiser *r, struct meaning *m, const struct meaning *a, const struct meaning *b);
+/* The frequencies as a constant of the graph. */
+teg_value_id teg_raise_frequencies(struct raiser *r, const struct meaning *cos, const struct meaning *sin,
+                                   float *magnitude, const char **why);
+bool teg_raise_angles(struct raiser *r, struct meaning *m, const struct meaning *x, const struct meaning *y);
+bool teg_raise_attend_matmul(struct raiser *r, struct meaning *m, const struct meaning *x, const struct meaning *y,
+                             bool tx, bool ty);
+/* slice_by_index of a state. */
+void teg_raise_read_slice(struct raiser *r, struct meaning *m, const struct meaning *state);
+/* begin and end of each dimension after masks; squeeze[d]. False: r->op's are not understood, m says why. */
+bool teg_raise_slice_bounds(struct raiser *r, struct meaning *m, const struct amount *sizes, uint32_t rank,
+                            struct amount *begin, struct amount *end, bool *squeeze);
+
+#endif

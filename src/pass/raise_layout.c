@@ -1,0 +1,643 @@
+/* pass/raise_layout.c: ops that move values but do not compute: cast, reshape, transpose, slices, gather, concat, and
+ * the integer arithmetic on shapes that steers them.
+ *
+ * A layout op keeps a meaning and changes its view. Shape arithmetic is done on amounts n + t·T + p·P, so what
+ * exporters compute at run time (lengths, repeats, ends of slices) is known here whatever T and P will be. */
+#include "pass/raise_int.h"
+
+/* Meanings of which an element depends only on its own place, so that any order of elements keeps them. */
+static bool may_move(const struct meaning *m)
+{
+    switch (m->kind) {
+    case TOKENS:
+    case POSITIONS:
+    case SLOTS:
+    case NOT_NEGATIVE:
+    case VISIBLE:
+    case HIDDEN:
+    case MASK:
+    case ROWS:
+    case NORMED:
+    case TURNED:
+    case ANGLES:
+    case COSINES:
+    case SINES:
+    case TABLE:
+    case SILU:
+    case SIGMOID:
+    case GELU:
+    case TANH:
+    case CACHE:
+        return true;
+    default:
+        return false;
+    }
+}
+
+static void ints(struct raiser *r, struct meaning *m, const struct amount *values, uint32_t n)
+{
+    struct amount *const copy = teg_raise_alloc(r, n + 1, sizeof *copy);
+    if (!copy)
+        return;
+    memcpy(copy, values, n * sizeof *copy);
+    m->kind = INTEGERS;
+    m->ints = copy;
+    m->n_ints = n;
+}
+
+static void rule_cast(struct raiser *r, struct meaning *m)
+{
+    *m = *teg_raise_arg(r, "x");
+}
+
+static bool start_move(struct raiser *r, struct meaning *m)
+{
+    const struct meaning *const x = teg_raise_arg(r, "x");
+    if (!may_move(x)) {
+        teg_raise_no(r, m, "expected rows, positions or a mask, found another value");
+        return false;
+    }
+    *m = *x;
+    return true;
+}
+
+/* Integers have no shape here: those of rank 0 and 1 are told apart by nobody. */
+static bool pass_ints(struct raiser *r, struct meaning *m)
+{
+    const struct meaning *const x = teg_raise_arg(r, "x");
+    const struct amount *values;
+    uint32_t n;
+    if (x->kind != INTEGERS && !(x->kind == CONSTANT && teg_raise_ints(r, x, &values, &n)))
+        return false;
+    *m = *x;
+    return true;
+}
+
+static void rule_reshape(struct raiser *r, struct meaning *m)
+{
+    const struct amount *dims;
+    uint32_t n;
+    if (pass_ints(r, m) || !start_move(r, m))
+        return;
+    if (!teg_raise_ints(r, teg_raise_arg(r, "shape"), &dims, &n) || !teg_view_reshape(&m->view, dims, n))
+        teg_raise_no(r, m, "expected a shape that keeps tokens and heads apart, found another");
+}
+
+static void rule_transpose(struct raiser *r, struct meaning *m)
+{
+    int64_t perm[TEG_MIL_MAX_RANK];
+    uint32_t n;
+    if (!start_move(r, m))
+        return;
+    if (!teg_raise_numbers(r, "perm", perm, TEG_MIL_MAX_RANK, &n) || n != m->view.rank ||
+        !teg_view_transpose(&m->view, perm))
+        teg_raise_no(r, m, "expected a constant order of the dimensions, found another");
+}
+
+/* Marks axes (negatives counted from the end) in a mask; false: out of range. */
+static bool mark_axes(const int64_t *axes, uint32_t n, uint32_t rank, bool *marked)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        const int64_t a = axes[i] < 0 ? axes[i] + rank : axes[i];
+        if (a < 0 || a >= rank)
+            return false;
+        marked[a] = true;
+    }
+    return true;
+}
+
+static void rule_expand_dims(struct raiser *r, struct meaning *m)
+{
+    int64_t axes[TEG_MIL_MAX_RANK];
+    uint32_t n;
+    bool marked[TEG_MIL_MAX_RANK * 2] = {false};
+    if (pass_ints(r, m) || !start_move(r, m))
+        return;
+    if (!teg_raise_numbers(r, "axes", axes, TEG_MIL_MAX_RANK, &n) || !mark_axes(axes, n, m->view.rank + n, marked)) {
+        teg_raise_no(r, m, "expected constant axes, found others");
+        return;
+    }
+    for (uint32_t d = 0; d < TEG_MIL_MAX_RANK; d++)
+        if (marked[d] && !teg_view_insert(&m->view, d))
+            teg_raise_no(r, m, "expected a rank of at most 8, found more");
+}
+
+static void rule_squeeze(struct raiser *r, struct meaning *m)
+{
+    int64_t axes[TEG_MIL_MAX_RANK];
+    uint32_t n;
+    bool marked[TEG_MIL_MAX_RANK] = {false};
+    if (pass_ints(r, m) || !start_move(r, m))
+        return;
+    const bool all = !teg_raise_arg(r, "axes");
+    if (!all &&
+        (!teg_raise_numbers(r, "axes", axes, TEG_MIL_MAX_RANK, &n) || !mark_axes(axes, n, m->view.rank, marked))) {
+        teg_raise_no(r, m, "expected constant axes, found others");
+        return;
+    }
+    for (uint32_t d = m->view.rank; d-- > 0;)
+        if ((all ? m->view.count[d] == 0 : marked[d]) && !teg_view_remove(&m->view, d))
+            teg_raise_no(r, m, "expected dimensions of one, found more");
+}
+
+/* ---- slices ---- */
+
+bool teg_raise_slice_bounds(struct raiser *r, struct meaning *m, const struct amount *sizes, uint32_t rank,
+                            struct amount *begin, struct amount *end, bool *squeeze)
+{
+    static const char *const masks[] = {"begin_mask", "end_mask", "squeeze_mask"};
+    const struct amount *b, *e;
+    uint32_t nb, ne, n;
+    int64_t mask[3][TEG_MIL_MAX_RANK] = {{0}}, stride[TEG_MIL_MAX_RANK];
+    bool good = teg_raise_ints(r, teg_raise_arg(r, "begin"), &b, &nb) &&
+                teg_raise_ints(r, teg_raise_arg(r, "end"), &e, &ne) && nb == rank && ne == rank;
+    for (size_t i = 0; i < 3 && good; i++)
+        if (teg_raise_arg(r, masks[i]))
+            good = teg_raise_numbers(r, masks[i], mask[i], TEG_MIL_MAX_RANK, &n) && n == rank;
+    if (good && teg_raise_arg(r, "stride")) {
+        good = teg_raise_numbers(r, "stride", stride, TEG_MIL_MAX_RANK, &n) && n == rank;
+        for (uint32_t d = 0; d < rank && good; d++)
+            good = stride[d] == 1;
+    }
+    if (!good) {
+        teg_raise_no(r, m, "expected bounds known from T and P, and strides of 1, found others");
+        return false;
+    }
+    for (uint32_t d = 0; d < rank; d++) {
+        begin[d] = mask[0][d] ? teg_amount(0) : b[d];
+        end[d] = mask[1][d] ? sizes[d] : e[d];
+        squeeze[d] = mask[2][d] != 0;
+        if (teg_amount_fixed(begin[d]) && begin[d].n < 0)
+            begin[d] = (struct amount){sizes[d].n + begin[d].n, sizes[d].t, sizes[d].p};
+        if (teg_amount_fixed(end[d]) && end[d].n < 0)
+            end[d] = (struct amount){sizes[d].n + end[d].n, sizes[d].t, sizes[d].p};
+        if (squeeze[d])
+            end[d] = (struct amount){begin[d].n + 1, begin[d].t, begin[d].p};
+    }
+    return true;
+}
+
+static void slice_ints(struct raiser *r, struct meaning *m, const struct amount *values, uint32_t n)
+{
+    struct amount begin, end, size = teg_amount(n);
+    bool squeeze;
+    if (!teg_raise_slice_bounds(r, m, &size, 1, &begin, &end, &squeeze))
+        return;
+    if (!teg_amount_fixed(begin) || !teg_amount_fixed(end) || begin.n < 0 || end.n > n || begin.n >= end.n)
+        teg_raise_no(r, m, "expected constant bounds of a shape, found others");
+    else
+        ints(r, m, values + begin.n, (uint32_t)(end.n - begin.n));
+}
+
+/* Cuts dimension d to begin … end; false: that has no meaning. */
+static bool cut(struct raiser *r, struct meaning *m, uint32_t d, struct amount begin, struct amount end)
+{
+    struct view *const v = &m->view;
+    const uint32_t at = teg_view_begin(v, d);
+    struct amount size;
+    if (!teg_view_size(v, d, &size))
+        return false;
+    if (teg_amount_is(begin, 0) && teg_amount_same(end, size))
+        return true;
+    struct factor *const f = v->count[d] == 1 ? &v->factors[at] : NULL;
+    if (!f)
+        return false;
+    struct view out = {.offset = v->offset};
+    struct factor kept = *f;
+    if (f->axis == AXIS_COLUMNS && m->kind == ROWS) {
+        if (!teg_amount_fixed(begin) || !teg_amount_fixed(end) || begin.n < 0 || end.n > size.n || begin.n >= end.n)
+            return false;
+        out.offset += begin.n * f->stride;
+        kept.size = teg_amount(end.n - begin.n);
+    } else if (f->axis == AXIS_TOKENS && m->kind == ROWS) {
+        const struct amount one_before = {size.n - 1, size.t, size.p};
+        if (!teg_amount_same(begin, one_before) || !teg_amount_same(end, size))
+            return false;
+        m->last = true;
+        kept.size = teg_amount(1);
+    } else if (f->axis == AXIS_TOKENS && m->kind == POSITIONS) {
+        if (!teg_amount_fixed(begin) || !teg_amount_is(end, begin.n + 1) || begin.n < 0)
+            return false;
+        m->add += begin.n;
+        kept.size = teg_amount(1);
+    } else if (f->axis == AXIS_SLOTS && teg_amount_is(begin, 0)) {
+        const struct amount used = {r->tokens.n, r->tokens.t, 1}; /* P + T */
+        if (!teg_amount_same(end, used))
+            return false;
+        kept.size = end;
+    } else {
+        return false;
+    }
+    for (uint32_t i = 0; i < v->rank; i++)
+        if (!teg_view_add_dim(&out, i == d ? &kept : &v->factors[teg_view_begin(v, i)], v->count[i]))
+            return false;
+    *v = out;
+    return true;
+}
+
+static void slice_view(struct raiser *r, struct meaning *m, const struct meaning *x)
+{
+    struct amount begin[TEG_MIL_MAX_RANK], end[TEG_MIL_MAX_RANK], sizes[TEG_MIL_MAX_RANK];
+    bool squeeze[TEG_MIL_MAX_RANK];
+    const uint32_t rank = x->view.rank;
+    for (uint32_t d = 0; d < rank; d++)
+        if (!teg_view_size(&x->view, d, &sizes[d])) {
+            teg_raise_no(r, m, "expected dimensions known from T and P, found others");
+            return;
+        }
+    if (x->kind == DOUBLED_NORM)
+        sizes[rank - 1].n *= 2;
+    if (!teg_raise_slice_bounds(r, m, sizes, rank, begin, end, squeeze))
+        return;
+    *m = *x;
+    if (x->kind == DOUBLED_NORM) { /* the first half is x's norm */
+        m->kind = NORMED;
+        if (!teg_amount_is(end[rank - 1], sizes[rank - 1].n / 2)) {
+            teg_raise_no(r, m, "expected the first half of a norm over [x, -x], found other columns");
+            return;
+        }
+    }
+    for (uint32_t d = 0; d < rank; d++)
+        if (!cut(r, m, d, begin[d], end[d])) {
+            teg_raise_no(
+                r, m, "expected columns, the last token, or the slots in use, in dimension %u, found other bounds", d);
+            return;
+        }
+    for (uint32_t d = rank; d-- > 0;)
+        if (squeeze[d] && !teg_view_remove(&m->view, d))
+            teg_raise_no(r, m, "expected a dimension of one to drop, found more");
+}
+
+static void rule_slice(struct raiser *r, struct meaning *m)
+{
+    const struct meaning *const x = teg_raise_arg(r, "x");
+    const struct amount *values;
+    uint32_t n;
+    if (x->kind == STATE || x->kind == UPDATED)
+        teg_raise_read_slice(r, m, x);
+    else if (x->kind == INTEGERS || x->kind == CONSTANT) {
+        if (teg_raise_ints(r, x, &values, &n))
+            slice_ints(r, m, values, n);
+        else
+            teg_raise_no(r, m, "expected rows or a shape, found a constant");
+    } else if (may_move(x) || x->kind == DOUBLED_NORM)
+        slice_view(r, m, x);
+    else
+        teg_raise_no(r, m, "expected rows, positions or a state, found another value");
+}
+
+/* ---- shapes ---- */
+
+static void rule_shape(struct raiser *r, struct meaning *m)
+{
+    const struct meaning *const x = teg_raise_arg(r, "x");
+    struct amount sizes[TEG_MIL_MAX_RANK];
+    if (!may_move(x)) {
+        teg_raise_no(r, m, "expected rows, positions or a mask, found another value");
+        return;
+    }
+    for (uint32_t d = 0; d < x->view.rank; d++)
+        if (!teg_view_size(&x->view, d, &sizes[d])) {
+            teg_raise_no(r, m, "expected dimensions known from T and P, found others");
+            return;
+        }
+    ints(r, m, sizes, x->view.rank);
+}
+
+static bool gather_ints(struct raiser *r, struct meaning *m, const struct meaning *x, const struct meaning *indices)
+{
+    const struct amount *values, *at;
+    struct amount picked[TEG_MIL_MAX_RANK];
+    uint32_t n, n_at;
+    if (!teg_raise_ints(r, x, &values, &n) || !teg_raise_ints(r, indices, &at, &n_at) || n_at > TEG_MIL_MAX_RANK)
+        return false;
+    for (uint32_t i = 0; i < n_at; i++) {
+        const int64_t k = teg_amount_fixed(at[i]) && at[i].n < 0 ? at[i].n + n : at[i].n;
+        if (!teg_amount_fixed(at[i]) || k < 0 || k >= n)
+            return false;
+        picked[i] = values[k];
+    }
+    ints(r, m, picked, n_at);
+    return true;
+}
+
+/* Positions, also where a call has one token and the start position is all there is. */
+static bool as_positions(const struct raiser *r, const struct meaning *x, struct view *view)
+{
+    if (x->kind == POSITIONS && x->add == 0) {
+        *view = x->view;
+        return teg_view_has(view, AXIS_TOKENS) || teg_amount_is(r->tokens, 1);
+    }
+    if (x->kind == INTEGERS && x->n_ints == 1 && teg_amount_is(r->tokens, 1) && x->ints[0].n == 0 &&
+        x->ints[0].t == 0 && x->ints[0].p == 1) {
+        *view = (struct view){.rank = 1};
+        return true;
+    }
+    return false;
+}
+
+/* A table [rows, width] whose row dimension is `axis`: indices take that dimension's place. */
+static bool gather_view(struct raiser *r, struct meaning *m, const struct view *indices, teg_mil_var_id table,
+                        int64_t axis)
+{
+    const struct teg_mil_type *const type = &r->program->vars[table].type;
+    axis = axis < 0 ? axis + type->rank : axis;
+    if (axis < 0 || axis >= type->rank)
+        return false;
+    m->view = (struct view){0};
+    uint32_t n_wide = 0;
+    for (int32_t d = 0; d < type->rank; d++) {
+        if (d == axis) {
+            for (uint32_t i = 0; i < indices->rank; i++)
+                if (!teg_view_add_dim(&m->view, &indices->factors[teg_view_begin(indices, i)], indices->count[i]))
+                    return false;
+        } else if (m->view.rank == TEG_MIL_MAX_RANK) {
+            return false;
+        } else {
+            teg_view_columns(&m->view, type->dims[d]);
+            n_wide += type->dims[d] != 1;
+        }
+    }
+    return n_wide == 1 && axis < type->rank - 1;
+}
+
+static void rule_gather(struct raiser *r, struct meaning *m)
+{
+    const struct meaning *const x = teg_raise_arg(r, "x"), *const indices = teg_raise_arg(r, "indices");
+    int64_t axis = 0;
+    uint32_t n;
+    struct view positions;
+    if (teg_raise_arg(r, "axis"))
+        (void)teg_raise_numbers(r, "axis", &axis, 1, &n);
+    if (gather_ints(r, m, x, indices))
+        return;
+    if (x->kind != CONSTANT) {
+        teg_raise_no(r, m, "expected a constant table, found a computed one");
+    } else if (indices->kind == TOKENS && indices->add == 0) {
+        const char *why = NULL;
+        if (!gather_view(r, m, &indices->view, x->var, axis) || r->program->vars[x->var].type.rank != 2) {
+            teg_raise_no(r, m, "expected an embedding table [V, D], found another shape");
+            return;
+        }
+        const teg_value_id table = teg_raise_matrix(r, x->var, false, &why);
+        if (table == TEG_NO_VALUE) {
+            teg_raise_no(r, m, "%s", why ? why : "out of memory");
+            return;
+        }
+        const struct view view = m->view;
+        const teg_value_id v = teg_raise_emit(r, &(struct teg_op){.kind = TEG_OP_EMBEDDING,
+                                                                  .n_inputs = 2,
+                                                                  .inputs = {r->graph->tokens, table},
+                                                                  .attr.scale.scale = 1});
+        teg_raise_rows(m, v, r->program->vars[x->var].type.dims[1], &view);
+    } else if (as_positions(r, indices, &positions)) {
+        if (!gather_view(r, m, &positions, x->var, axis)) {
+            teg_raise_no(r, m, "expected a table [positions, width], found another shape");
+            return;
+        }
+        m->kind = TABLE;
+        m->var = x->var;
+    } else {
+        teg_raise_no(r, m, "expected token ids or positions as indices, found others");
+    }
+}
+
+/* ---- concat ---- */
+
+static bool concat_ints(struct raiser *r, struct meaning *m, const struct teg_mil_arg *values)
+{
+    struct amount all[64];
+    uint32_t n_all = 0;
+    for (size_t i = 0; i < values->n_vars; i++) {
+        const struct amount *part;
+        uint32_t n;
+        if (!teg_raise_ints(r, teg_raise_var(r, values->vars[i]), &part, &n) || n_all + n > 64)
+            return false;
+        memcpy(all + n_all, part, n * sizeof *part);
+        n_all += n;
+    }
+    ints(r, m, all, n_all);
+    return true;
+}
+
+static bool same_rows(const struct meaning *a, const struct meaning *b)
+{
+    return a->is_linear == b->is_linear &&
+           (a->is_linear ? a->a == b->a && a->weight == b->weight && a->bias == b->bias : a->value == b->value) &&
+           a->last == b->last;
+}
+
+/* [x, -x], or [-second half, first half]. */
+static bool concat_rows(struct meaning *m, const struct meaning *a, const struct meaning *b, uint32_t axis)
+{
+    const struct factor *const f = teg_view_single(&a->view, axis);
+    if (a->kind != ROWS || b->kind != ROWS || !f || f->axis != AXIS_COLUMNS || f->stride != 1 || !same_rows(a, b) ||
+        a->scale != -b->scale || axis + 1 != a->view.rank)
+        return false;
+    if (teg_view_same(&a->view, &b->view)) {
+        *m = *a;
+        m->kind = DOUBLED;
+        return true;
+    }
+    struct view whole = {.offset = b->view.offset}, moved = b->view;
+    struct factor wide = *f;
+    wide.size.n *= 2;
+    moved.offset += f->size.n;
+    if (!teg_view_same(&a->view, &moved))
+        return false;
+    for (uint32_t d = 0; d < axis; d++)
+        if (!teg_view_add_dim(&whole, &b->view.factors[teg_view_begin(&b->view, d)], b->view.count[d]))
+            return false;
+    if (!teg_view_add_dim(&whole, &wide, 1))
+        return false;
+    *m = *b;
+    m->kind = TURNED;
+    m->view = whole;
+    m->group = (uint32_t)wide.size.n;
+    return true;
+}
+
+/* [f, f] of angles, cosines or sines. */
+static bool concat_twice(struct meaning *m, const struct meaning *a, const struct meaning *b, uint32_t axis)
+{
+    const bool periodic = a->kind == ANGLES || a->kind == COSINES || a->kind == SINES;
+    struct view v = {0};
+    if (!periodic || b->kind != a->kind || a->freqs != b->freqs || a->scale != b->scale ||
+        !teg_view_same(&a->view, &b->view))
+        return false;
+    for (uint32_t d = 0; d < a->view.rank; d++) {
+        struct factor parts[MAX_FACTORS] = {{AXIS_COLUMNS, teg_amount(2), 0}};
+        const uint32_t twice = d == axis;
+        memcpy(parts + twice, &a->view.factors[teg_view_begin(&a->view, d)], a->view.count[d] * sizeof *parts);
+        if (!teg_view_add_dim(&v, parts, a->view.count[d] + twice))
+            return false;
+    }
+    *m = *a;
+    m->view = v;
+    return true;
+}
+
+static void rule_concat(struct raiser *r, struct meaning *m)
+{
+    const struct teg_mil_arg *const values = teg_mil_find_arg(r->op, "values");
+    int64_t axis = 0;
+    uint32_t n;
+    if (!values || values->n_vars == 0 || teg_raise_bool(r, "interleave", false) ||
+        !teg_raise_numbers(r, "axis", &axis, 1, &n)) {
+        teg_raise_no(r, m, "expected values side by side along a constant axis, found others");
+        return;
+    }
+    const struct meaning *const a = teg_raise_var(r, values->vars[0]);
+    if (values->n_vars == 1)
+        *m = *a;
+    else if (concat_ints(r, m, values))
+        return;
+    else if (values->n_vars == 2) {
+        const struct meaning *const b = teg_raise_var(r, values->vars[1]);
+        const uint32_t at = (uint32_t)(axis < 0 ? axis + a->view.rank : axis);
+        if (at < a->view.rank && (concat_rows(m, a, b, at) || concat_twice(m, a, b, at)))
+            return;
+    }
+    if (values->n_vars > 1)
+        teg_raise_no(r, m, "expected [x, -x], halves of a head, or twice the same angles, found other parts");
+}
+
+/* ---- repeats ---- */
+
+static void rule_tile(struct raiser *r, struct meaning *m)
+{
+    const struct amount *reps;
+    uint32_t n;
+    if (!start_move(r, m))
+        return;
+    const struct view from = m->view;
+    if (!teg_raise_ints(r, teg_raise_arg(r, "reps"), &reps, &n) || n != from.rank) {
+        teg_raise_no(r, m, "expected repeats known from shapes, found others");
+        return;
+    }
+    m->view = (struct view){.offset = from.offset};
+    for (uint32_t d = 0; d < n; d++) {
+        struct factor parts[MAX_FACTORS] = {{AXIS_COLUMNS, reps[d], 0}};
+        memcpy(parts + 1, &from.factors[teg_view_begin(&from, d)], from.count[d] * sizeof *parts);
+        if (!teg_amount_fixed(reps[d]) || reps[d].n < 1 || from.count[d] + 1 >= MAX_FACTORS ||
+            !teg_view_add_dim(&m->view, parts, from.count[d] + 1)) {
+            teg_raise_no(r, m, "expected a fixed number of repeats, found another");
+            return;
+        }
+    }
+}
+
+/* ---- integer arithmetic ---- */
+
+static bool quotient(struct amount a, struct amount b, struct amount *q)
+{
+    if (teg_amount_same(a, b))
+        *q = teg_amount(1);
+    else if (teg_amount_fixed(b) && b.n > 0 && a.n % b.n == 0 && a.t % b.n == 0 && a.p % b.n == 0)
+        *q = (struct amount){a.n / b.n, (int32_t)(a.t / b.n), (int32_t)(a.p / b.n)};
+    else
+        return false;
+    return true;
+}
+
+/* T and P are at least 1 and 0, so an amount without negative parts is not negative. */
+static bool compare_equal(struct amount a, struct amount b, int64_t *equal)
+{
+    const struct amount d = {a.n - b.n, a.t - b.t, a.p - b.p};
+    *equal = teg_amount_is(d, 0);
+    return teg_amount_fixed(d) || (d.n >= 0 && d.t >= 0 && d.p >= 0 && d.n + d.t > 0) ||
+           (d.n <= 0 && d.t <= 0 && d.p <= 0 && d.n + d.t < 0);
+}
+
+static bool apply(const char *type, struct amount a, struct amount b, struct amount *out)
+{
+    int64_t equal;
+    if (strcmp(type, "add") == 0)
+        *out = (struct amount){a.n + b.n, a.t + b.t, a.p + b.p};
+    else if (strcmp(type, "sub") == 0)
+        *out = (struct amount){a.n - b.n, a.t - b.t, a.p - b.p};
+    else if (strcmp(type, "real_div") == 0 || strcmp(type, "floor_div") == 0)
+        return quotient(a, b, out);
+    else if (strcmp(type, "equal") == 0 && compare_equal(a, b, &equal))
+        *out = teg_amount(equal);
+    else if (strcmp(type, "greater_equal") == 0 && teg_amount_is(b, 0) && a.n >= 0 && a.t >= 0 && a.p >= 0)
+        *out = teg_amount(1);
+    else if (strcmp(type, "mul") == 0 && (teg_amount_fixed(a) || teg_amount_fixed(b))) {
+        const int64_t k = teg_amount_fixed(a) ? a.n : b.n;
+        const struct amount x = teg_amount_fixed(a) ? b : a;
+        if (k < INT16_MIN || k > INT16_MAX)
+            return false;
+        *out = (struct amount){x.n * k, (int32_t)(x.t * k), (int32_t)(x.p * k)};
+    } else
+        return false;
+    return out->n > -INT32_MAX && out->n < INT32_MAX && out->t > -1000 && out->t < 1000 && out->p > -1000 &&
+           out->p < 1000;
+}
+
+bool teg_raise_int_binary(struct raiser *r, struct meaning *m, const struct meaning *a, const struct meaning *b)
+{
+    const struct amount *x, *y;
+    struct amount out[64];
+    uint32_t nx, ny;
+    const bool adds = strcmp(r->op->type, "add") == 0, subs = strcmp(r->op->type, "sub") == 0;
+    if (teg_raise_ints(r, a, &x, &nx) && teg_raise_ints(r, b, &y, &ny) && (nx == ny || nx == 1 || ny == 1)) {
+        const uint32_t n = nx > ny ? nx : ny;
+        for (uint32_t i = 0; i < n; i++)
+            if (!apply(r->op->type, x[nx == 1 ? 0 : i], y[ny == 1 ? 0 : i], &out[i])) {
+                teg_raise_no(r, m, "expected shape arithmetic with a known result, found another");
+                return true;
+            }
+        ints(r, m, out, n);
+        return true;
+    }
+    if (teg_raise_ints(r, a, &x, &nx) && nx == 1 && adds) {
+        const struct meaning *const other = a;
+        a = b;
+        b = other;
+    }
+    const bool counts = a->kind == POSITIONS || a->kind == SLOTS || a->kind == TOKENS;
+    if (!counts || (!adds && !subs) || !teg_raise_ints(r, b, &y, &ny) || ny != 1 || !teg_amount_fixed(y[0]))
+        return false;
+    *m = *a;
+    m->add += adds ? y[0].n : -y[0].n;
+    return true;
+}
+
+static void rule_range(struct raiser *r, struct meaning *m)
+{
+    const struct amount *start, *end;
+    uint32_t n;
+    int64_t step;
+    const struct amount used = {r->tokens.n, r->tokens.t, 1};
+    if (!teg_raise_ints(r, teg_raise_arg(r, "start"), &start, &n) ||
+        !teg_raise_ints(r, teg_raise_arg(r, "end"), &end, &n) || !teg_raise_numbers(r, "step", &step, 1, &n) ||
+        step != 1) {
+        teg_raise_no(r, m, "expected bounds known from T and P, and steps of 1, found others");
+        return;
+    }
+    if (start->n == 0 && start->t == 0 && start->p == 1 && teg_amount_same(*end, used)) {
+        m->kind = POSITIONS;
+        (void)teg_view_add_dim(&m->view, &(struct factor){AXIS_TOKENS, r->tokens, 0}, 1);
+    } else if (teg_amount_is(*start, 0) && (teg_amount_same(*end, used) || teg_amount_is(*end, r->context))) {
+        m->kind = SLOTS;
+        (void)teg_view_add_dim(&m->view, &(struct factor){AXIS_SLOTS, *end, 0}, 1);
+    } else {
+        teg_raise_no(r, m, "expected positions P … P + T - 1 or slots from 0 on, found another range");
+    }
+}
+
+const struct teg_raise_row teg_raise_layout_rows[] = {
+    {"cast", rule_cast},
+    {"identity", rule_cast},
+    {"reshape", rule_reshape},
+    {"transpose", rule_transpose},
+    {"expand_dims", rule_expand_dims},
+    {"squeeze", rule_squeeze},
+    {"slice_by_index", rule_slice},
+    {"shape", rule_shape},
+    {"gather", rule_gather},
+    {"concat", rule_concat},
+    {"tile", rule_tile},
+    {"range_1d", rule_range},
+    {NULL, NULL},
+};

@@ -1,0 +1,199 @@
+/* pass/raise_mask.c: which keys a query sees: masks that a program computes from positions and slots.
+ *
+ * All of them say slot <= position, some also slot > position - window. They are kept as these two facts, whatever form
+ * they have on the way: bool, 1 where seen, 1 where hidden, or a large negative number to add. A mask that comes as an
+ * input is taken to be causal: that is the contract under which a caller fills it. */
+#include "pass/raise_int.h"
+
+enum { FAR_BELOW = -10000 }; /* what hides a key when it is added to a score */
+
+/* Slots from a constant 0, 1, 2, … or from what is slots already. */
+static bool as_slots(struct raiser *r, const struct meaning *x, struct meaning *slots)
+{
+    if (x->kind == SLOTS) {
+        *slots = *x;
+        return true;
+    }
+    if (x->kind != CONSTANT || !r->program->vars[x->var].constant)
+        return false;
+    const struct teg_mil_type *const type = &r->program->vars[x->var].type;
+    size_t n;
+    const char *why = NULL;
+    const float *const values = teg_raise_floats(r, x->var, &n, &why);
+    if (!values || n < 2)
+        return false;
+    for (size_t i = 0; i < n; i++)
+        if (values[i] != (float)i)
+            return false;
+    *slots = (struct meaning){.kind = SLOTS};
+    for (int32_t d = 0; d < type->rank; d++)
+        if (!teg_view_add_dim(&slots->view, &(struct factor){AXIS_SLOTS, teg_amount(type->dims[d]), 0}, 1))
+            return false;
+    return teg_view_total(&slots->view) == 1;
+}
+
+/* m = slots RELATION positions; `add` is on the right side. */
+static void relate(struct raiser *r, struct meaning *m, const struct meaning *slots, const char *relation,
+                   const struct meaning *positions)
+{
+    const int64_t add = positions->add - slots->add;
+    struct view v;
+    const bool below = strcmp(relation, "less_equal") == 0 || strcmp(relation, "less") == 0;
+    /* slot <= position + bound, or slot > position + bound */
+    const int64_t bound = strcmp(relation, "less") == 0 || strcmp(relation, "greater_equal") == 0 ? add - 1 : add;
+    if (!teg_view_broadcast(&slots->view, &positions->view, &v) ||
+        (below ? bound != 0 : bound >= 0 || bound < -INT32_MAX)) {
+        teg_raise_no(r, m, "expected slot <= position or slot > position - window, found another comparison");
+        return;
+    }
+    m->kind = VISIBLE;
+    m->view = v;
+    m->causal = below;
+    m->window = below ? 0 : (uint32_t)-bound;
+}
+
+static const char *mirrored(const char *relation)
+{
+    static const char *const pairs[][2] = {
+        {"less", "greater"}, {"less_equal", "greater_equal"}, {"greater", "less"}, {"greater_equal", "less_equal"}};
+    for (size_t i = 0; i < 4; i++)
+        if (strcmp(relation, pairs[i][0]) == 0)
+            return pairs[i][1];
+    return relation;
+}
+
+static bool is_position(const struct raiser *r, const struct meaning *x)
+{
+    return x->kind == POSITIONS && (teg_view_has(&x->view, AXIS_TOKENS) || teg_amount_is(r->tokens, 1));
+}
+
+static void rule_compare(struct raiser *r, struct meaning *m)
+{
+    const struct meaning *const a = teg_raise_arg(r, "x"), *const b = teg_raise_arg(r, "y");
+    struct meaning slots;
+    float zero;
+    const bool guards = a->kind == TOKENS || a->kind == POSITIONS;
+    if (teg_raise_int_binary(r, m, a, b))
+        return;
+    if (guards && strcmp(r->op->type, "greater_equal") == 0 && teg_raise_scalar(r, b, &zero) && zero == 0) {
+        *m = *a;
+        m->kind = NOT_NEGATIVE;
+        m->a = a;
+    } else if (is_position(r, b) && as_slots(r, a, &slots)) {
+        relate(r, m, &slots, r->op->type, b);
+    } else if (is_position(r, a) && as_slots(r, b, &slots)) {
+        relate(r, m, &slots, mirrored(r->op->type), a);
+    } else {
+        teg_raise_no(r, m, "expected slots compared with positions, found other values");
+    }
+}
+
+/* Both conditions hold. */
+static void both(struct raiser *r, struct meaning *m, const struct meaning *a, const struct meaning *b, enum kind kind)
+{
+    struct view v;
+    if (!teg_view_broadcast(&a->view, &b->view, &v)) {
+        teg_raise_no(r, m, "expected masks of one shape, found others");
+        return;
+    }
+    *m = *a;
+    m->kind = kind;
+    m->view = v;
+    m->causal = a->causal || b->causal;
+    m->window = !a->window || (b->window && b->window < a->window) ? b->window : a->window;
+}
+
+static void rule_and(struct raiser *r, struct meaning *m)
+{
+    const struct meaning *const a = teg_raise_arg(r, "x"), *const b = teg_raise_arg(r, "y");
+    if (a->kind == VISIBLE && b->kind == VISIBLE)
+        both(r, m, a, b, VISIBLE);
+    else
+        teg_raise_no(r, m, "expected two masks, found other values");
+}
+
+/* One value everywhere. */
+static bool filled_with(struct raiser *r, const struct meaning *x, float *value)
+{
+    size_t n;
+    const char *why = NULL;
+    if (teg_raise_scalar(r, x, value))
+        return true;
+    const float *const all =
+        x->kind == CONSTANT && r->program->vars[x->var].constant ? teg_raise_floats(r, x->var, &n, &why) : NULL;
+    if (!all)
+        return false;
+    *value = all[0];
+    for (size_t i = 1; i < n; i++)
+        if (all[i] != all[0])
+            return false;
+    return true;
+}
+
+static void rule_select(struct raiser *r, struct meaning *m)
+{
+    const struct meaning *const cond = teg_raise_arg(r, "cond"), *const a = teg_raise_arg(r, "a"),
+                                *const b = teg_raise_arg(r, "b");
+    const struct amount *c, *x, *y;
+    uint32_t n, nx, ny;
+    float seen, hidden;
+    if (cond->kind == INTEGERS && teg_raise_ints(r, a, &x, &nx) && teg_raise_ints(r, b, &y, &ny)) {
+        n = cond->n_ints;
+        c = cond->ints;
+        struct amount *const out = teg_raise_alloc(r, n + 1, sizeof *out);
+        if (!out || (nx != n && nx != 1) || (ny != n && ny != 1)) {
+            teg_raise_no(r, m, "expected as many conditions as values, found another number");
+            return;
+        }
+        for (uint32_t i = 0; i < n; i++)
+            out[i] = c[i].n ? x[nx == 1 ? 0 : i] : y[ny == 1 ? 0 : i];
+        m->kind = INTEGERS;
+        m->ints = out;
+        m->n_ints = n;
+    } else if (cond->kind == NOT_NEGATIVE && a->kind == cond->a->kind && a->add == cond->a->add) {
+        *m = *a; /* ids and positions are never negative */
+    } else if (cond->kind == VISIBLE && filled_with(r, b, &hidden) && hidden <= FAR_BELOW) {
+        if (a->kind == MASK) {
+            both(r, m, a, cond, MASK);
+        } else if (filled_with(r, a, &seen) && seen == 0) {
+            *m = *cond;
+            m->kind = MASK;
+        } else {
+            teg_raise_no(r, m, "expected 0 or another mask where a key is seen, found another value");
+        }
+    } else {
+        teg_raise_no(r, m, "expected a mask or a guard against negative indices, found another condition");
+    }
+}
+
+bool teg_raise_mask_binary(struct raiser *r, struct meaning *m, const struct meaning *a, const struct meaning *b)
+{
+    const char *const type = r->op->type;
+    float x;
+    if (strcmp(type, "sub") == 0 && b->kind == VISIBLE && teg_raise_scalar(r, a, &x) && x == 1) {
+        *m = *b;
+        m->kind = HIDDEN;
+        return true;
+    }
+    if (strcmp(type, "mul") == 0 && (a->kind == HIDDEN || b->kind == HIDDEN)) {
+        const struct meaning *const mask = a->kind == HIDDEN ? a : b, *const factor = mask == a ? b : a;
+        if (teg_raise_scalar(r, factor, &x) && x <= FAR_BELOW) {
+            *m = *mask;
+            m->kind = MASK;
+        } else {
+            teg_raise_no(r, m, "expected what is hidden times a large negative number, found another factor");
+        }
+        return true;
+    }
+    if ((strcmp(type, "add") == 0 && a->kind == MASK && b->kind == MASK) ||
+        (strcmp(type, "mul") == 0 && a->kind == VISIBLE && b->kind == VISIBLE)) {
+        both(r, m, a, b, a->kind);
+        return true;
+    }
+    return false;
+}
+
+const struct teg_raise_row teg_raise_mask_rows[] = {
+    {"less", rule_compare},  {"less_equal", rule_compare}, {"greater", rule_compare}, {"greater_equal", rule_compare},
+    {"equal", rule_compare}, {"logical_and", rule_and},    {"select", rule_select},   {NULL, NULL},
+};
