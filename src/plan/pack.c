@@ -4,7 +4,7 @@
  * the other, each by all threads; after each one its source bytes are given back, so that a model is never in memory
  * twice. A weight that two steps read is packed once. Steps get their packed weight only when all are done: a plan that
  * failed half-way is as it was. Not taken: packing at first use, which hides the cost in the first token. */
-#include <string.h>
+#include <sys/mman.h>
 
 #include "base/check.h"
 #include "base/pool.h"
@@ -104,6 +104,20 @@ static enum teg_status pack_all(const struct teg_plan *plan, const struct pack_s
     return TEG_OK;
 }
 
+/* Huge pages where the system grants them: a decoded token reads all weights once,
+ * with a page walk every 4 KiB. */
+static void advise_huge(void *memory, size_t n_bytes)
+{
+#if defined(MADV_HUGEPAGE)
+    const size_t huge = (size_t)2 << 20, begin = ((uintptr_t)memory + huge - 1) / huge * huge;
+    const size_t end = ((uintptr_t)memory + n_bytes) / huge * huge;
+    if (begin < end)
+        (void)madvise((void *)begin, end - begin, MADV_HUGEPAGE);
+#else
+    (void)memory, (void)n_bytes;
+#endif
+}
+
 enum teg_status teg_plan_pack(struct teg_plan *plan, const struct teg_cpu *cpu, const struct teg_allocator *allocator,
                               const struct teg_pack_hooks *hooks, struct teg_error *err)
 {
@@ -119,6 +133,8 @@ enum teg_status teg_plan_pack(struct teg_plan *plan, const struct teg_cpu *cpu, 
         memory = allocator->alloc(allocator->ctx, sizes.packed, TEG_ALIGN);
         if (!memory)
             status = teg_base_fail_memory(err, "packed weights", sizes.packed);
+        else
+            advise_huge(memory, sizes.packed);
         if (status == TEG_OK)
             status = teg_pool_new(teg_min(teg_max(cpu->n_cpus, 1), TEG_POOL_MAX_THREADS), allocator, &pool, err);
         if (status == TEG_OK)

@@ -348,32 +348,77 @@ static void gemm_store(const struct teg_qgemm_args *a, size_t token, size_t n_to
     }
 }
 
+/* What the loops over one product share. */
+struct gemm_shape {
+    const struct gemm_kind *kind;
+    size_t n_groups, panel_bytes;
+    size_t row_stride; /* bytes from one quantized row to the next, within a run of tokens */
+    size_t n_rows;     /* of the current run */
+    struct gemm_unit *units;
+    float *sums;
+};
+
+static size_t gemm_columns(const struct teg_qgemm_args *a, size_t n)
+{
+    return a->n1 - n < COLUMNS ? a->n1 - n : COLUMNS;
+}
+
+static void gemm_step(const struct gemm_shape *s, const uint8_t *panel, const char *x, size_t g, size_t most,
+                      float *sums)
+{
+    const size_t n = s->n_groups - g < most ? s->n_groups - g : most;
+    const struct gemm_rows rows = {(const struct gemm_group *)(const void *)x + g, s->row_stride};
+    s->kind->unpack(panel, g, n, s->units);
+    s->kind->rows(s->units, n, rows, s->n_rows, sums);
+}
+
+/* Many rows: one panel after the other, 16 groups at a time. */
+static void gemm_many(const struct teg_qgemm_args *a, const struct gemm_shape *s, size_t token, size_t tokens)
+{
+    const char *const x = (const char *)a->x + token * a->x_stride_bytes;
+    for (size_t n = a->n0; n < a->n1; n += COLUMNS) {
+        const uint8_t *const panel = (const uint8_t *)a->w + n / COLUMNS * s->panel_bytes;
+        memset(s->sums, 0, s->n_rows * COLUMNS * sizeof *s->sums);
+        for (size_t g = 0; g < s->n_groups; g += GEMM_UNITS)
+            gemm_step(s, panel, x, g, GEMM_UNITS, s->sums);
+        gemm_store(a, token, tokens, n, gemm_columns(a, n), s->sums);
+    }
+}
+
+/* Few rows: memory binds. Four panels go side by side, because four streams are read faster than one, and in small
+ * steps, so that loads of the next codes overlap the products of these. */
+static void gemm_few(const struct teg_qgemm_args *a, const struct gemm_shape *s, size_t token, size_t tokens)
+{
+    enum { STREAMS = 4, GROUPS = 2 };
+    const char *const x = (const char *)a->x + token * a->x_stride_bytes;
+    for (size_t n = a->n0; n < a->n1; n += STREAMS * COLUMNS) {
+        const size_t left = (a->n1 - n + COLUMNS - 1) / COLUMNS, streams = left < STREAMS ? left : STREAMS;
+        const uint8_t *const panel = (const uint8_t *)a->w + n / COLUMNS * s->panel_bytes;
+        memset(s->sums, 0, streams * s->n_rows * COLUMNS * sizeof *s->sums);
+        for (size_t g = 0; g < s->n_groups; g += GROUPS)
+            for (size_t i = 0; i < streams; i++)
+                gemm_step(s, panel + i * s->panel_bytes, x, g, GROUPS, s->sums + i * s->n_rows * COLUMNS);
+        for (size_t i = 0; i < streams; i++)
+            gemm_store(a, token, tokens, n + i * COLUMNS, gemm_columns(a, n + i * COLUMNS),
+                       s->sums + i * s->n_rows * COLUMNS);
+    }
+}
+
 static void gemm_run(const struct teg_qgemm_args *a)
 {
-    const struct gemm_kind *const kind = &kinds[a->w_dtype];
-    const size_t n_groups = a->k / TEG_QGEMM_GROUP, panel_bytes = teg_qgemm_packed_bytes(a->w_dtype, COLUMNS, a->k);
-    const size_t row_bytes = n_groups * sizeof(struct gemm_group), most = GEMM_ROWS / a->terms;
-    struct gemm_unit *const units = (struct gemm_unit *)(void *)a->scratch;
-    float *const sums = a->scratch + GEMM_UNITS * sizeof *units / sizeof(float);
-    /* The two rows of a token lie side by side, and so do tokens where nothing else is between them. */
-    const size_t run = a->x_stride_bytes == a->terms * row_bytes || a->terms == 1 ? most : 1;
-    const size_t stride = a->terms == 1 ? a->x_stride_bytes : row_bytes;
-    for (size_t n = a->n0; n < a->n1; n += COLUMNS) {
-        const uint8_t *const panel = (const uint8_t *)a->w + n / COLUMNS * panel_bytes;
-        for (size_t t = 0; t < a->n_tokens; t += run) {
-            const size_t tokens = a->n_tokens - t < run ? a->n_tokens - t : run, n_rows = tokens * a->terms;
-            const char *const x = (const char *)a->x + t * a->x_stride_bytes;
-            /* Few rows: small steps, so that loads of the next codes overlap the products of these. */
-            const size_t step = n_rows > GEMM_MR ? GEMM_UNITS : 2;
-            memset(sums, 0, n_rows * COLUMNS * sizeof *sums);
-            for (size_t g = 0; g < n_groups; g += step) {
-                const size_t n_units = n_groups - g < step ? n_groups - g : step;
-                const struct gemm_rows rows = {(const struct gemm_group *)(const void *)x + g, stride};
-                kind->unpack(panel, g, n_units, units);
-                kind->rows(units, n_units, rows, n_rows, sums);
-            }
-            gemm_store(a, t, tokens, n, a->n1 - n < COLUMNS ? a->n1 - n : COLUMNS, sums);
-        }
+    const size_t n_groups = a->k / TEG_QGEMM_GROUP, row_bytes = n_groups * sizeof(struct gemm_group);
+    struct gemm_shape s = {.kind = &kinds[a->w_dtype],
+                           .n_groups = n_groups,
+                           .panel_bytes = teg_qgemm_packed_bytes(a->w_dtype, COLUMNS, a->k),
+                           .row_stride = a->terms == 1 ? a->x_stride_bytes : row_bytes,
+                           .units = (struct gemm_unit *)(void *)a->scratch,
+                           .sums = a->scratch + GEMM_UNITS * sizeof(struct gemm_unit) / sizeof(float)};
+    /* The two rows of a token lie side by side; so do tokens, unless something else is between them. */
+    const size_t run = a->terms == 1 || a->x_stride_bytes == a->terms * row_bytes ? GEMM_ROWS / a->terms : 1;
+    for (size_t t = 0; t < a->n_tokens; t += run) {
+        const size_t tokens = a->n_tokens - t < run ? a->n_tokens - t : run;
+        s.n_rows = tokens * a->terms;
+        (s.n_rows > GEMM_MR ? gemm_many : gemm_few)(a, &s, t, tokens);
     }
 }
 
@@ -381,18 +426,12 @@ static void gemm_run(const struct teg_qgemm_args *a)
 
 #define GEMM_SMALLEST 0x1p-110f
 
-/* Not a number where any of the 32 is not finite. */
-TEG_INLINE float range_of(const float *x, float *low, float *high)
+/* Not zero where any of the n floats is not finite. */
+static float probe_of(const float *x, size_t n)
 {
-    vf least = {0}, greatest = {0}, probe = {0};
-    for (size_t i = 0; i < TEG_QGEMM_GROUP; i += VL) {
-        const vf v = f_load(x + i);
-        least = v_max(-v, least);
-        greatest = v_max(v, greatest);
-        probe += v * 0.0f;
-    }
-    *low = -v_hmax(least);
-    *high = v_hmax(greatest);
+    vf probe = {0};
+    for (size_t i = 0; i < n; i += VL)
+        probe += f_load(x + i) * 0.0f;
     return v_sum(probe);
 }
 
@@ -408,36 +447,46 @@ TEG_INLINE vf clamp_byte(vf v)
     return v_min(v_max(v, low), high);
 }
 
-/* One group; what it leaves over goes to rest[32]. */
-static void quantize_group(const float *x, struct gemm_group *dst, float *rest)
+/* One group of finite values; what it leaves over goes to rest[32] where that is not NULL (a constant). */
+TEG_INLINE void quantize_group(const float *x, struct gemm_group *dst, float *rest)
 {
-    float low, high;
-    const float probe = range_of(x, &low, &high), step = high * (1.0f / 255) - low * (1.0f / 255);
-    memset(dst, 0, sizeof *dst);
-    if (probe != 0 || !(step >= GEMM_SMALLEST)) {
-        if (probe != 0)
-            dst->scale = dst->sum = probe;
-        memcpy(rest, x, TEG_QGEMM_GROUP * sizeof *x);
+    vf least = {0}, greatest = {0};
+    for (size_t i = 0; i < TEG_QGEMM_GROUP; i += VL) {
+        least = v_max(-f_load(x + i), least);
+        greatest = v_max(f_load(x + i), greatest);
+    }
+    const float below = v_hmax(least), above = v_hmax(greatest);
+    const float step = above * (1.0f / 255) + below * (1.0f / 255);
+    if (!(step >= GEMM_SMALLEST)) {
+        memset(dst, 0, sizeof *dst);
+        if (rest)
+            memcpy(rest, x, TEG_QGEMM_GROUP * sizeof *x);
         return;
     }
-    const vf inverse = v_set(1.0f / step), zero = clamp_byte(nearest(v_set(-128) - v_set(low) * inverse));
-    int32_t u[TEG_QGEMM_GROUP];
+    const vf inverse = v_set(1.0f / step), zero = clamp_byte(nearest(v_set(-128) + v_set(below) * inverse));
+    vf sum[2] = {{0}}; /* of u, in halves: exact in any order */
     for (size_t i = 0; i < TEG_QGEMM_GROUP; i += VL) {
-        const vf v = f_load(x + i), q = clamp_byte(nearest(v * inverse) + zero);
-        const vi whole = __builtin_convertvector(q, vi);
-        f_store(rest + i, v - (q - zero) * step);
-        memcpy(u + i, &whole, sizeof whole);
+        const vf v = f_load(x + i), u = clamp_byte(nearest(v * inverse) + zero);
+        const v_bytes bytes = __builtin_convertvector(__builtin_convertvector(u, vi), v_bytes);
+        memcpy(dst->u + i, &bytes, sizeof bytes);
+        sum[i / 16] += u;
+        if (rest)
+            f_store(rest + i, v - (u - zero) * step);
     }
-    int32_t sum[2] = {0, 0};
-    for (size_t i = 0; i < TEG_QGEMM_GROUP; i++) {
-        dst->u[i] = (int8_t)u[i];
-        sum[i / 16] += u[i];
-    }
-    const int32_t z = (int32_t)zero[0], half = sum[0] - 16 * z, all = sum[0] + sum[1] - 32 * z;
+    const int32_t z = (int32_t)zero[0], half = (int32_t)v_sum(sum[0]) - 16 * z;
+    const int32_t all = half + (int32_t)v_sum(sum[1]) - 16 * z;
     dst->scale = step;
     dst->sum = step * (float)all;
     dst->pair = ((uint32_t)-z & 0xffff) | (uint32_t)-all << 16;
     dst->pair_low = ((uint32_t)-z & 0xffff) | (uint32_t)-half << 16;
+}
+
+/* A row with NaN or infinity in it: every output becomes NaN. */
+static void poison_row(struct gemm_group *dst, size_t n_groups)
+{
+    memset(dst, 0, n_groups * sizeof *dst);
+    for (size_t g = 0; g < n_groups; g++)
+        dst[g].scale = dst[g].sum = NAN;
 }
 
 static void gemm_quantize(const float *x, size_t x_stride, void *dst, size_t dst_stride_bytes, uint32_t terms,
@@ -446,12 +495,17 @@ static void gemm_quantize(const float *x, size_t x_stride, void *dst, size_t dst
     const size_t n_groups = k / TEG_QGEMM_GROUP;
     for (size_t r = 0; r < n_rows; r++, x += x_stride, dst = (char *)dst + dst_stride_bytes) {
         struct gemm_group *const first = dst;
-        for (size_t g = 0; g < n_groups; g++) {
-            float rest[TEG_QGEMM_GROUP], unused[TEG_QGEMM_GROUP];
-            quantize_group(x + g * TEG_QGEMM_GROUP, &first[g], rest);
-            if (terms == 2)
-                quantize_group(rest, &first[n_groups + g], unused);
-        }
+        float rest[TEG_QGEMM_GROUP];
+        if (probe_of(x, k) != 0)
+            poison_row(first, n_groups * terms);
+        else if (terms == 1)
+            for (size_t g = 0; g < n_groups; g++)
+                quantize_group(x + g * TEG_QGEMM_GROUP, &first[g], NULL);
+        else
+            for (size_t g = 0; g < n_groups; g++) {
+                quantize_group(x + g * TEG_QGEMM_GROUP, &first[g], rest);
+                quantize_group(rest, &first[n_groups + g], NULL);
+            }
     }
 }
 
