@@ -64,7 +64,7 @@ static bool feature_fits(const struct teg_mil_feature *f, const struct teg_mil_t
     case TEG_MIL_FEATURE_OTHER:
         break;
     }
-    return true;
+    return type->kind != TEG_MIL_STATE;
 }
 
 /* One of the three lists of an interface. */
@@ -73,6 +73,7 @@ struct features {
     size_t n;
     const char *what;
     bool unique; /* one value may go out twice */
+    bool states;
 };
 
 static enum teg_status check_features(struct teg_mil_reader *r, const struct teg_mil_function *function,
@@ -88,7 +89,7 @@ static enum teg_status check_features(struct teg_mil_reader *r, const struct teg
                 "expected function '%.60s' to have the %s '%.60s' of its description, found none; export the model "
                 "again",
                 function->name, features->what, f->name);
-        if (!feature_fits(f, &var->type))
+        if ((f->kind == TEG_MIL_FEATURE_STATE) != features->states || !feature_fits(f, &var->type))
             MIL_FAIL(r, TEG_ERR_FORMAT, at,
                      "expected %s '%.60s' of function '%.60s' to have the type and shape of its description, found "
                      "another; export the model again",
@@ -108,7 +109,7 @@ static enum teg_status check_described(struct teg_mil_reader *r, const struct te
                                        const struct teg_mil_interface *interface, const uint8_t *at)
 {
     const struct teg_mil_block *const block = &function->block;
-    /* Each described one was found. A name is described once in its list; once in both would be two types. */
+    /* Each described one was found, once in its list, and none fits both lists. */
     if (block->n_inputs == interface->n_inputs + interface->n_states)
         return TEG_OK;
     for (size_t i = 0; i < block->n_inputs; i++) {
@@ -209,9 +210,9 @@ enum teg_status teg_mil_check(struct teg_mil_reader *r, const uint8_t *at)
         struct teg_mil_function *const function = &p->functions[i];
         const struct teg_mil_block *const block = &function->block;
         const struct teg_mil_interface *const in = &p->interfaces[i];
-        const struct features inputs = {in->inputs, in->n_inputs, "input", true};
-        const struct features states = {in->states, in->n_states, "state", true};
-        const struct features outputs = {in->outputs, in->n_outputs, "output", false};
+        const struct features inputs = {in->inputs, in->n_inputs, "input", true, false};
+        const struct features states = {in->states, in->n_states, "state", true, true};
+        const struct features outputs = {in->outputs, in->n_outputs, "output", false, false};
         if (in->n_inputs > MOST_FEATURES || in->n_outputs > MOST_FEATURES || in->n_states > MOST_FEATURES ||
             block->n_inputs > MOST_FEATURES || block->n_outputs > MOST_FEATURES)
             MIL_FAIL(r, TEG_ERR_UNSUPPORTED, at, "expected at most %d inputs and outputs, found more; split the model",

@@ -467,6 +467,11 @@ static const struct teg_wire_row metadata_rows[] = {
     {100, TEG_WIRE_COUNT, offsetof(struct msg_metadata, n_user)},
 };
 
+static struct teg_string string_of(struct teg_span text)
+{
+    return (struct teg_string){text.bytes ? (const char *)text.bytes : "", text.n_bytes};
+}
+
 static enum teg_status read_metadata(struct teg_mil_reader *r, struct teg_span message)
 {
     struct teg_mil_program *const p = r->program;
@@ -484,8 +489,8 @@ static enum teg_status read_metadata(struct teg_mil_reader *r, struct teg_span m
     for (size_t i = 0; i < m.n_user && teg_wire_each(&iter, &f); i++) {
         struct msg_one_of_two pair = {0};
         MIL_READ(r, f.bytes, one_of_two_rows, &pair, "user metadata");
-        user[i][0] = (struct teg_string){(const char *)pair.first.bytes, pair.first.n_bytes};
-        user[i][1] = (struct teg_string){(const char *)pair.second.bytes, pair.second.n_bytes};
+        user[i][0] = string_of(pair.first);
+        user[i][1] = string_of(pair.second);
     }
     p->user_metadata = (const struct teg_string(*)[2])user;
     p->n_user_metadata = m.n_user;

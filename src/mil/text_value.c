@@ -10,6 +10,7 @@
 #include "mil/text.h"
 
 #include <math.h>
+#include <stdio.h>
 
 #include "dtype/dtype.h"
 
@@ -69,9 +70,7 @@ enum teg_status teg_mil_text_expect(struct teg_mil_text *t, const char *token)
         t->at += n;
         return TEG_OK;
     }
-    quoted[0] = '\'';
-    memcpy(quoted + 1, token, n); /* tokens are ours, and short */
-    memcpy(quoted + 1 + n, "'", 2);
+    (void)snprintf(quoted, sizeof quoted, "'%s'", token);
     return teg_mil_text_wrong(t, quoted);
 }
 
