@@ -154,11 +154,36 @@ static enum teg_status check_state_op(struct teg_mil_reader *r, const struct teg
     return TEG_OK;
 }
 
+/* ---- control flow ---- */
+
+/* cond: two blocks without inputs that give what the op gives. while_loop: a test with one output and a body, both of
+ * which take what loop_vars binds; the body gives it back, and so does the op. */
+static enum teg_status check_flow(struct teg_mil_reader *r, const struct teg_mil_op *op, const uint8_t *at)
+{
+    const bool is_cond = strcmp(op->type, "cond") == 0, is_loop = strcmp(op->type, "while_loop") == 0;
+    const struct teg_mil_arg *const loop_vars = teg_mil_find_arg(op, "loop_vars");
+    const size_t n_in = is_loop && loop_vars ? loop_vars->n_vars : 0;
+    if (!is_cond && !is_loop)
+        return TEG_OK;
+    bool fits = op->n_blocks == 2 && (is_cond || (loop_vars && n_in == op->n_outputs));
+    for (size_t i = 0; fits && i < 2; i++) {
+        const size_t n_out = is_loop && i == 0 ? 1 : op->n_outputs;
+        fits = op->blocks[i].n_inputs == n_in && op->blocks[i].n_outputs == n_out;
+    }
+    if (!fits)
+        MIL_FAIL(r, TEG_ERR_FORMAT, at,
+                 "expected op '%.60s' (%s) to have two blocks with its inputs and outputs, found others; export the "
+                 "model again",
+                 op->name, op->type);
+    return TEG_OK;
+}
+
 /* Blocks nest TEG_MIL_MAX_BLOCK_DEPTH deep at most. */
 static enum teg_status check_block(struct teg_mil_reader *r, const struct teg_mil_block *block, const uint8_t *at)
 {
     for (size_t i = 0; i < block->n_ops; i++) {
         TRY(check_state_op(r, &block->ops[i], at));
+        TRY(check_flow(r, &block->ops[i], at));
         for (size_t j = 0; j < block->ops[i].n_blocks; j++)
             TRY(check_block(r, &block->ops[i].blocks[j], at));
     }

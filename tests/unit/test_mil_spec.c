@@ -122,6 +122,16 @@ static const struct {
      "expected a const to have a val and one output, found one and 0" EXPORT},
     {WITH_OPS("3{1'const' " NAMED("3", "c", INT32_1) "5{1'val' 2{" VALUE(INT32, "2{1:1}") "}}} " RELU), TEG_ERR_FORMAT,
      "expected constant 'c' to have the type that it declares, found a value of another" EXPORT},
+#define FLOW "found others" EXPORT
+    {WITH_OPS("3{1'cond' " NAME("c") "4{}} " RELU), TEG_ERR_FORMAT,
+     "expected op 'c' (cond) to have two blocks with its inputs and outputs, " FLOW},
+    {WITH_OPS("3{1'cond' " NAME("c") "4{} 4{2'x'}} " RELU), TEG_ERR_FORMAT,
+     "expected op 'c' (cond) to have two blocks with its inputs and outputs, " FLOW},
+    {WITH_OPS("3{1'while_loop' " NAME("w") "4{2'x'} 4{}} " RELU), TEG_ERR_FORMAT,
+     "expected op 'w' (while_loop) to have two blocks with its inputs and outputs, " FLOW},
+    {WITH_OPS("3{1'while_loop' " NAME("w") IN("loop_vars", "x") NAMED("3", "o", FP32_2) "4{2'x'} 4{1{1'i' 2{" FP32_2
+                                                                                        "}} 2'i'}} " RELU),
+     TEG_ERR_FORMAT, "expected op 'w' (while_loop) to have two blocks with its inputs and outputs, " FLOW},
     /* types */
     {WITH_TYPE(""), TEG_ERR_FORMAT, "expected a tensor, list, tuple, dictionary or state type, found none" EXPORT},
     {WITH_TYPE("1{1:99}"), TEG_ERR_UNSUPPORTED, "expected a known element type, found DataType 99; update tegula"},
