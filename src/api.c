@@ -147,11 +147,15 @@ static void release_pages(void *ctx, const void *data, size_t n_bytes)
     teg_filemap_release(&map, in_page, n_bytes);
 }
 
+static bool may_be_fast(const struct teg_model *model, enum teg_mode mode)
+{
+    return mode == TEG_MODE_FAST || (mode == TEG_MODE_AUTO && teg_qgemm_select(&model->cpu)->isa != TEG_ISA_BASE);
+}
+
 /* Automatic: fast where that gains something: some weight is of a type for it, on a CPU with a kernel for it. */
 static bool wants_fast(const struct teg_model *model, enum teg_mode mode)
 {
-    return mode == TEG_MODE_FAST || (mode == TEG_MODE_AUTO && teg_qgemm_select(&model->cpu)->isa != TEG_ISA_BASE &&
-                                     teg_plan_gains(model->graph));
+    return may_be_fast(model, mode) && (mode == TEG_MODE_FAST || teg_plan_gains(model->graph));
 }
 
 static enum teg_status open_graph(struct teg_model *model, const struct teg_model_options *o,
@@ -159,7 +163,6 @@ static enum teg_status open_graph(struct teg_model *model, const struct teg_mode
 {
     if (!model->program)
         TRY(teg_build(model->source, &model->arena, &model->graph, &model->hparams, err));
-    teg_cpu_detect(&model->cpu);
     const struct teg_plan_options options = {.fast = wants_fast(model, o->mode)};
     const struct teg_pack_hooks hooks = {
         .release = model->program ? NULL : release_pages, /* decoded weights are no pages of a file */
@@ -173,7 +176,8 @@ static enum teg_status open_graph(struct teg_model *model, const struct teg_mode
                                         .cpu = &model->cpu,
                                         .context_tokens = model->hparams.context,
                                         .original_context = original_context(model->plan),
-                                        .default_kv = options.fast ? TEG_KV_F16 : TEG_KV_F32};
+                                        /* A package's states are fp16. */
+                                        .default_kv = options.fast || model->program ? TEG_KV_F16 : TEG_KV_F32};
     return TEG_OK;
 }
 
@@ -187,7 +191,8 @@ static enum teg_status open_package(struct teg_model *model, const char *path, c
     TRY(teg_mil_open(path, allocator, &model->program, err));
     struct teg_raised raised = {0};
     if (!o->vocab_only)
-        TRY(teg_raise(model->program, NULL, &model->arena, &raised, err));
+        TRY(teg_raise(model->program, &(struct teg_raise_options){.blocks = may_be_fast(model, o->mode)}, &model->arena,
+                      &raised, err));
     model->graph = raised.graph;
     return teg_package_describe(model->program, &raised, path, &model->arena, &model->source, &model->hparams, err);
 }
@@ -229,6 +234,7 @@ enum teg_status teg_model_open(const char *path, const struct teg_model_options 
     if (!m)
         return teg_base_fail_memory(err, "model", sizeof *m);
     m->arena = arena;
+    teg_cpu_detect(&m->cpu);
     const enum teg_status status = open_parts(m, path, &o, allocator, err);
     if (status != TEG_OK)
         teg_model_free(m);

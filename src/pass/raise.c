@@ -470,40 +470,42 @@ static void start(struct raiser *r, const struct teg_mil_program *program, const
 }
 
 static enum teg_status try_function(const struct teg_mil_program *program, const struct teg_mil_function *function,
-                                    struct teg_arena *arena, struct teg_raised *raised, struct teg_error *err)
+                                    bool blocks, struct teg_arena *arena, struct teg_raised *raised,
+                                    struct teg_error *err)
 {
     struct raiser r;
     const char *reason = NULL;
     start(&r, program, function, arena, err);
+    r.blocks = blocks;
     enum teg_status status = raise_function(&r, &reason);
     if (status == TEG_OK && reason)
-        status =
-            teg_base_fail(err, TEG_ERR_UNSUPPORTED, 0,
-                          "cannot run package as a language model: %s, function %.60s: %s; `tegula predict` runs it "
-                          "op by op",
-                          program->path, function->name, reason);
+        status = teg_base_fail(err, TEG_ERR_UNSUPPORTED, 0,
+                               "cannot run package as a language model: %s, function %.60s: %s; `tegula predict` runs "
+                               "it op by op",
+                               program->path, function->name, reason);
     if (status == TEG_OK)
         status = fill(&r, raised);
     teg_arena_free(&r.scratch);
     return status;
 }
 
-enum teg_status teg_raise(const struct teg_mil_program *program, const char *function, struct teg_arena *arena,
-                          struct teg_raised *raised, struct teg_error *err)
+enum teg_status teg_raise(const struct teg_mil_program *program, const struct teg_raise_options *options,
+                          struct teg_arena *arena, struct teg_raised *raised, struct teg_error *err)
 {
-    const char *const first = function ? function : program->default_function;
+    const struct teg_raise_options o = options ? *options : (struct teg_raise_options){0};
+    const char *const first = o.function ? o.function : program->default_function;
     const struct teg_mil_function *const wanted =
         first ? teg_mil_find_function(program, first) : &program->functions[0];
     if (!wanted)
         FAIL(err, TEG_ERR_ARGUMENT,
              "cannot run package: %s: function: expected one of the package's, found %.60s; see `tegula inspect`",
              program->path, first);
-    const enum teg_status status = try_function(program, wanted, arena, raised, err);
-    if (status != TEG_ERR_UNSUPPORTED || function)
+    const enum teg_status status = try_function(program, wanted, o.blocks, arena, raised, err);
+    if (status != TEG_ERR_UNSUPPORTED || o.function)
         return status;
     for (size_t i = 0; i < program->n_functions; i++) /* the reason of the default function stands */
         if (&program->functions[i] != wanted &&
-            try_function(program, &program->functions[i], arena, raised, NULL) == TEG_OK)
+            try_function(program, &program->functions[i], o.blocks, arena, raised, NULL) == TEG_OK)
             return TEG_OK;
     return status;
 }

@@ -23,11 +23,18 @@ struct teg_raised {
     uint32_t n_ops; /* of the function */
 };
 
-/* Raises the function of that name; NULL: the first that has logits, the default one tried first. The graph, its
- * decoded weights and all texts lie in `arena`; dense weights stay in the program's files, so the program must outlive
- * the graph. TEG_ERR_UNSUPPORTED: not recognised; the message names the op and the condition. */
-enum teg_status teg_raise(const struct teg_mil_program *program, const char *function, struct teg_arena *arena,
-                          struct teg_raised *raised, struct teg_error *err);
+struct teg_raise_options {
+    const char *function; /* NULL: the default one, or else the first that has logits */
+    /* Integer weights become GGUF blocks where scale · q is kept without the rounding to fp16 that the program has.
+     * Otherwise they are decoded to fp16: larger, and exactly the program's numbers. */
+    bool blocks;
+};
+
+/* Raises a function. The graph, its decoded weights and all texts lie in `arena`; dense weights stay in the program's
+ * files, so the program must outlive the graph. options NULL: all defaults. TEG_ERR_UNSUPPORTED: not recognised; the
+ * message names the op and the condition. */
+enum teg_status teg_raise(const struct teg_mil_program *program, const struct teg_raise_options *options,
+                          struct teg_arena *arena, struct teg_raised *raised, struct teg_error *err);
 
 /* For every op that is not understood in itself (not for its users): "op NAME (TYPE): expected …, found …", a line
  * each; `op` not NULL: only lines with that text in name or type. Nothing is added where all is understood. */

@@ -210,6 +210,7 @@ struct raiser {
     uint32_t n_heads, n_kv_heads, head_width, ffn_width;
     uint32_t n_f16, n_block; /* weights by how they are held */
     uint64_t n_parameters, weights_bytes;
+    bool blocks;           /* integer weights as GGUF blocks */
     const char *bad_write; /* an update that is not understood */
     struct teg_buf *why;   /* reasons, or NULL */
 };

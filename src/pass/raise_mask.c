@@ -62,9 +62,16 @@ static const char *mirrored(const char *relation)
     return relation;
 }
 
-static bool is_position(const struct raiser *r, const struct meaning *x)
+/* Where a call has one token, P plus a number is its position too. */
+static bool as_position(const struct raiser *r, const struct meaning *x, struct meaning *position)
 {
-    return x->kind == POSITIONS && (teg_view_has(&x->view, AXIS_TOKENS) || teg_amount_is(r->tokens, 1));
+    *position = *x;
+    if (x->kind == POSITIONS)
+        return teg_view_has(&x->view, AXIS_TOKENS) || teg_amount_is(r->tokens, 1);
+    if (x->kind != INTEGERS || x->n_ints != 1 || x->ints[0].p != 1 || x->ints[0].t != 0 || !teg_amount_is(r->tokens, 1))
+        return false;
+    *position = (struct meaning){.kind = POSITIONS, .add = x->ints[0].n};
+    return true;
 }
 
 static void rule_compare(struct raiser *r, struct meaning *m)
@@ -72,17 +79,19 @@ static void rule_compare(struct raiser *r, struct meaning *m)
     const struct meaning *const a = teg_raise_arg(r, "x"), *const b = teg_raise_arg(r, "y");
     struct meaning slots;
     float zero;
+    struct meaning position;
     const bool guards = a->kind == TOKENS || a->kind == POSITIONS;
-    if (teg_raise_int_binary(r, m, a, b))
+    const bool ints = strcmp(r->op->type, "equal") == 0 || teg_raise_scalar(r, b, &zero);
+    if (ints && teg_raise_int_binary(r, m, a, b))
         return;
     if (guards && strcmp(r->op->type, "greater_equal") == 0 && teg_raise_scalar(r, b, &zero) && zero == 0) {
         *m = *a;
         m->kind = NOT_NEGATIVE;
         m->a = a;
-    } else if (is_position(r, b) && as_slots(r, a, &slots)) {
-        relate(r, m, &slots, r->op->type, b);
-    } else if (is_position(r, a) && as_slots(r, b, &slots)) {
-        relate(r, m, &slots, mirrored(r->op->type), a);
+    } else if (as_position(r, b, &position) && as_slots(r, a, &slots)) {
+        relate(r, m, &slots, r->op->type, &position);
+    } else if (as_position(r, a, &position) && as_slots(r, b, &slots)) {
+        relate(r, m, &slots, mirrored(r->op->type), &position);
     } else {
         teg_raise_no(r, m, "expected slots compared with positions, found other values");
     }

@@ -1,10 +1,9 @@
 /* pass/raise_weight.c: a package's weights as constants of the graph.
  *
- * What is dense in fp16 or fp32 stays where it is, in the mapped file. Integer weights whose scales fit the blocks of
- * Q8_0, Q4_0 or Q4_1 exactly (32 values, an fp16 scale, for Q4_1 an fp16 minimum) become those: the same numbers in the
- * same size. Everything else is decoded once, to fp16 where that loses nothing, else to fp32.
- *
- * A block type keeps scale · q, where coremltools rounds that product to fp16 once more: here is the exact value. */
+ * What is dense in fp16 or fp32 stays where it is, in the mapped file. Everything else is decoded once, to what the
+ * program says it is: mostly fp16. Where the caller wants blocks, integer weights whose scales fit those of Q8_0, Q4_0
+ * or Q4_1 (32 values, an fp16 scale, for Q4_1 an fp16 minimum) become those instead: the same size as in the package.
+ * A block keeps the product scale · q, which the program rounds to fp16; that is the only difference. */
 #include "pass/raise_int.h"
 
 enum { BLOCK = 32 };
@@ -225,7 +224,7 @@ static struct encoded encode(struct raiser *r, teg_mil_var_id var, bool transpos
         const uint64_t n = dims[1];
         dims[1] = dims[0];
         dims[0] = n;
-    } else {
+    } else if (r->blocks) {
         e = as_blocks(r, var);
     }
     if (!e.data && r->status == TEG_OK)
