@@ -263,6 +263,7 @@ static enum teg_status op_conv(struct teg_eval_call *c)
         OP_FAIL(c, TEG_ERR_FORMAT, "output: expected floats, found another type");
     if (!y->n)
         return TEG_OK;
+    teg_window_flatten(&v.w);
     v.in_plane = teg_window_volume(v.w.in);
     v.out_plane = teg_window_volume(v.w.out);
     v.taps = teg_window_volume(v.w.kernel);

@@ -148,6 +148,7 @@ static enum teg_status op_conv_transpose(struct teg_eval_call *c)
     if (!y->n)
         return TEG_OK;
     s.y = y->f32;
+    teg_window_flatten(&s.w);
     s.in_plane = teg_window_volume(s.w.in);
     s.out_plane = teg_window_volume(s.w.out);
     s.taps = teg_window_volume(s.w.kernel);

@@ -119,6 +119,7 @@ static enum teg_status pool_of(struct teg_eval_call *c, enum pool_kind kind)
     p.fold = kind == POOL_MAX ? grid->row_max_f32 : kind == POOL_L2 ? grid->row_add_square_f32 : grid->row_add_f32;
     p.x = x->f32;
     p.y = y->f32;
+    teg_window_flatten(&p.w);
     p.in_plane = teg_window_volume(p.w.in);
     p.out_plane = teg_window_volume(p.w.out);
     const size_t taps = teg_window_volume(p.w.kernel);

@@ -12,8 +12,9 @@
 #include "base/check.h"
 #include "eval/products.h"
 
-#define K_BLOCK 256 /* rows of a panel: 256 x 192 floats are 192 KiB */
+#define K_BLOCK 512 /* rows of a panel: 512 x 192 floats are 384 KiB */
 #define MAX_COLUMNS 192
+#define MIN_ROWS 32  /* of a job, or copying its panel costs too much beside using it */
 #define NARROW 16    /* columns below which lanes over them do not pay */
 #define TILE 16      /* side of a square that is turned at once */
 #define SERIAL 32768 /* multiplications below which the pool costs more than it gives */
@@ -202,6 +203,23 @@ static size_t block_of(size_t total, size_t jobs, size_t unit, size_t most)
     return even > most ? most : even;
 }
 
+/* Columns first go into one block as wide as a panel may be, since each block of columns reads all of A again; then
+ * rows are split until there are jobs for everybody, and columns again where rows do not suffice. */
+static void cut_columns(struct plan *p, size_t jobs)
+{
+    const struct teg_products *const g = p->g;
+    const size_t unit = p->grid->gemm_columns, widest = MAX_COLUMNS / unit * unit;
+    p->n_block = block_of(g->n, ceil_div(g->n, widest), unit, widest);
+    size_t have = ceil_div(g->n, p->n_block) * g->n_batches;
+    if (have < jobs && g->m > MIN_ROWS) {
+        p->m_block = block_of(g->m, ceil_div(jobs, have), p->grid->gemm_rows, SIZE_MAX / 2);
+        p->m_block = teg_max(p->m_block, MIN_ROWS);
+        have *= ceil_div(g->m, p->m_block);
+    }
+    if (have < jobs)
+        p->n_block = block_of(g->n, ceil_div(g->n, p->n_block) * ceil_div(jobs, have), unit, widest);
+}
+
 static void cut(struct plan *p, size_t workers, bool rows, bool narrow)
 {
     const struct teg_products *const g = p->g;
@@ -215,10 +233,7 @@ static void cut(struct plan *p, size_t workers, bool rows, bool narrow)
         if (g->n < 16 * wanted)
             p->m_block = block_of(g->m, wanted, 16, SIZE_MAX / 2);
     } else {
-        const size_t unit = p->grid->gemm_columns;
-        p->n_block = block_of(g->n, wanted, unit, MAX_COLUMNS / unit * unit);
-        if (ceil_div(g->n, p->n_block) * g->n_batches < 2 * workers)
-            p->m_block = block_of(g->m, 2 * workers, p->grid->gemm_rows, SIZE_MAX / 2);
+        cut_columns(p, workers == 1 ? 1 : 2 * workers);
     }
     p->m_jobs = ceil_div(g->m, p->m_block);
     p->n_jobs = ceil_div(g->n, p->n_block);

@@ -180,6 +180,28 @@ enum teg_status teg_window_read_transposed(const struct teg_eval_call *c, const 
     return TEG_OK;
 }
 
+static void shift_dims(int64_t dims[TEG_WINDOW_DIMS], int64_t first)
+{
+    dims[2] = dims[1];
+    dims[1] = dims[0];
+    dims[0] = first;
+}
+
+void teg_window_flatten(struct teg_window *w)
+{
+    for (uint32_t i = 0; i < TEG_WINDOW_DIMS - 1; i++) {
+        if (w->in[2] != 1 || w->out[2] != 1 || w->kernel[2] != 1 || w->before[2] || w->after[2])
+            return;
+        shift_dims(w->in, 1);
+        shift_dims(w->out, 1);
+        shift_dims(w->kernel, 1);
+        shift_dims(w->stride, 1);
+        shift_dims(w->dilation, 1);
+        shift_dims(w->before, 0);
+        shift_dims(w->after, 0);
+    }
+}
+
 void teg_window_inside(const struct teg_window *w, uint32_t d, int64_t offset, int64_t *first, int64_t *last)
 {
     const int64_t shift = offset - w->before[d]; /* input index = out · stride + shift */
