@@ -80,9 +80,15 @@ static enum teg_status fold_op(struct loader *l, const struct teg_mil_op *op)
     struct teg_eval_frame frame;
     teg_frame_init(&frame, e, l->values, l->err);
     TRY(teg_frame_step(&frame, &step));
+    /* A constant has its declared type in every mode: a decoded fp16 weight is an fp16 weight. */
     for (size_t i = 0; i < op->n_outputs; i++) {
-        e->constants[op->outputs[i]] = l->values[op->outputs[i]];
-        l->values[op->outputs[i]] = NULL;
+        const teg_mil_var_id var = op->outputs[i];
+        struct teg_array *const value = l->values[var];
+        l->values[var] = NULL;
+        e->constants[var] = teg_array_as(e->options.allocator, value, e->program->vars[var].type.dtype);
+        teg_array_drop(e->options.allocator, value);
+        if (!e->constants[var])
+            return teg_base_fail_memory(l->err, "a weight", sizeof *value);
     }
     for (size_t a = 0; a < op->n_args; a++)
         for (size_t i = 0; i < op->args[a].n_vars; i++) {
