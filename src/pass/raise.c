@@ -216,8 +216,9 @@ static const char *read_inputs(struct raiser *r)
 
 /* ---- ops ---- */
 
-static const struct teg_raise_row *const tables[] = {teg_raise_layout_rows, teg_raise_math_rows, teg_raise_rope_rows,
-                                                     teg_raise_mask_rows, teg_raise_attend_rows};
+static const struct teg_raise_row *const tables[] = {teg_raise_layout_rows, teg_raise_math_rows,
+                                                     teg_raise_rope_rows,   teg_raise_mask_rows,
+                                                     teg_raise_attend_rows, teg_raise_state_rows};
 
 static teg_raise_rule find_rule(const char *type)
 {
@@ -238,6 +239,7 @@ static const char *const required[][4] = {
     {"write_state", "input", "data"},
     {"read_state", "input"},
     {"slice_update", "x", "update"},
+    {"scatter_nd", "data", "indices", "updates"},
     {"scaled_dot_product_attention", "query", "key", "value"},
     {"range_1d", "start", "end", "step"},
     {"concat", "values"},

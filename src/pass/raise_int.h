@@ -112,21 +112,31 @@ enum kind {
     BY_SIN, /* rows a (turned) times cos or sin b */
     SILU,
     SIGMOID,
-    GELU,    /* of rows a */
-    TANH,    /* of rows a */
-    STATE,   /* a state as it is after n_writes updates */
-    UPDATED, /* the same before write_state */
-    CACHE,   /* keys or values that one update wrote, all slots */
+    GELU,       /* of rows a */
+    TANH,       /* of rows a */
+    STATE,      /* a state as it is after n_writes updates */
+    UPDATED,    /* the same before write_state */
+    CACHE,      /* keys or values that one update wrote, all slots */
+    OLD_LAYER,  /* all slots of a layer before its update: state, row in `add` */
+    KEPT_LAYER, /* the same with 0 where this call writes */
+    NEW_LAYER,  /* the same with this call's rows: write */
+    ONE_HOT,    /* 1 where slot == position */
+    WRITTEN,    /* 1 for slots that this call writes */
+    UNTOUCHED,  /* 1 for the others */
+    SPREAD,     /* rows a at their positions, 0 elsewhere */
     SCORES,
     TANH_SCORES,
     WEIGHTS, /* q·k, and softmax */
 };
 
+enum role { ROLE_ROW, ROLE_SLOT, ROLE_COLUMNS };
+
 struct write {
     uint32_t state;
     int64_t row;
-    const struct meaning *rows; /* what was written; its view's factors are those of the region */
-    struct view view;           /* of the region in the state: slots and columns */
+    const struct meaning *rows;        /* what was written; its view's factors are those of the region */
+    struct view view;                  /* of the region in the state: slots and columns */
+    enum role roles[TEG_MIL_MAX_RANK]; /* of the state's dimensions */
 };
 
 struct meaning {
@@ -161,8 +171,8 @@ struct meaning {
 struct state {
     teg_mil_var_id var;
     uint32_t n_writes;
-    uint32_t n_written;                                                      /* by write_state */
-    enum role { ROLE_ROW, ROLE_SLOT, ROLE_COLUMNS } roles[TEG_MIL_MAX_RANK]; /* of its dimensions, after an update */
+    uint32_t n_written;                /* by write_state */
+    enum role roles[TEG_MIL_MAX_RANK]; /* of its dimensions, after an update */
 };
 
 struct layer {                 /* one KV state of the graph */
@@ -266,7 +276,7 @@ struct teg_raise_row {
     teg_raise_rule rule;
 };
 extern const struct teg_raise_row teg_raise_layout_rows[], teg_raise_math_rows[], teg_raise_attend_rows[],
-    teg_raise_rope_rows[], teg_raise_mask_rows[];
+    teg_raise_state_rows[], teg_raise_rope_rows[], teg_raise_mask_rows[];
 
 /* Parts that elementwise ops share: true where they made something of it (or gave the reason). */
 bool teg_raise_int_binary(struct raiser *r, struct meaning *m, const struct meaning *a, const struct meaning *b);
@@ -279,6 +289,8 @@ teg_value_id teg_raise_frequencies(struct raiser *r, const struct meaning *cos, 
 bool teg_raise_angles(struct raiser *r, struct meaning *m, const struct meaning *x, const struct meaning *y);
 bool teg_raise_attend_matmul(struct raiser *r, struct meaning *m, const struct meaning *x, const struct meaning *y,
                              bool tx, bool ty);
+bool teg_raise_layer_binary(struct raiser *r, struct meaning *m, const struct meaning *a, const struct meaning *b);
+bool teg_raise_spread(struct raiser *r, struct meaning *m, const struct meaning *x, const struct meaning *y);
 /* slice_by_index of a state. */
 void teg_raise_read_slice(struct raiser *r, struct meaning *m, const struct meaning *state);
 /* begin and end of each dimension after masks; squeeze[d]. False: r->op's are not understood, m says why. */

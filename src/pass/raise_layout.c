@@ -28,6 +28,9 @@ static bool may_move(const struct meaning *m)
     case GELU:
     case TANH:
     case CACHE:
+    case OLD_LAYER:
+    case NEW_LAYER:
+    case ONE_HOT:
         return true;
     default:
         return false;

@@ -38,6 +38,11 @@ static void relate(struct raiser *r, struct meaning *m, const struct meaning *sl
 {
     const int64_t add = positions->add - slots->add;
     struct view v;
+    if (strcmp(relation, "equal") == 0 && add == 0 && teg_view_broadcast(&slots->view, &positions->view, &v)) {
+        m->kind = ONE_HOT;
+        m->view = v;
+        return;
+    }
     const bool below = strcmp(relation, "less_equal") == 0 || strcmp(relation, "less") == 0;
     /* slot <= position + bound, or slot > position + bound */
     const int64_t bound = strcmp(relation, "less") == 0 || strcmp(relation, "greater_equal") == 0 ? add - 1 : add;

@@ -132,8 +132,8 @@ static void rule_matmul(struct raiser *r, struct meaning *m)
     const bool tx = teg_raise_bool(r, "transpose_x", false), ty = teg_raise_bool(r, "transpose_y", false);
     if (x->kind == ROWS && y->kind == CONSTANT && !tx && x->view.rank > 0)
         product(r, m, x, x->view.rank - 1, y->var, !ty, TEG_MIL_NO_VAR);
-    else if (!teg_raise_angles(r, m, x, y) && !teg_raise_attend_matmul(r, m, x, y, tx, ty) && m->kind == NOTHING &&
-             !m->why)
+    else if (!teg_raise_angles(r, m, x, y) && !teg_raise_spread(r, m, x, y) &&
+             !teg_raise_attend_matmul(r, m, x, y, tx, ty) && m->kind == NOTHING && !m->why)
         teg_raise_no(r, m, "expected a product with a weight, scores, or positions times frequencies, found another");
 }
 
@@ -379,7 +379,7 @@ static void rule_mul(struct raiser *r, struct meaning *m)
 {
     const struct meaning *const a = teg_raise_arg(r, "x"), *const b = teg_raise_arg(r, "y");
     if (teg_raise_int_binary(r, m, a, b) || teg_raise_mask_binary(r, m, a, b) || teg_raise_score_binary(r, m, a, b) ||
-        teg_raise_rope_binary(r, m, a, b))
+        teg_raise_rope_binary(r, m, a, b) || teg_raise_layer_binary(r, m, a, b))
         return;
     multiply_rows(r, m, a, b);
     if (m->kind == NOTHING && !m->why)
@@ -393,7 +393,7 @@ static void rule_add(struct raiser *r, struct meaning *m)
     const struct meaning *a = teg_raise_arg(r, "x"), *b = teg_raise_arg(r, "y");
     float eps;
     if (teg_raise_int_binary(r, m, a, b) || teg_raise_mask_binary(r, m, a, b) || teg_raise_score_binary(r, m, a, b) ||
-        teg_raise_rope_binary(r, m, a, b))
+        teg_raise_rope_binary(r, m, a, b) || teg_raise_layer_binary(r, m, a, b))
         return;
     if (b->kind == MEANS) {
         const struct meaning *const other = a;
@@ -413,7 +413,7 @@ static void rule_add(struct raiser *r, struct meaning *m)
 static void rule_sub(struct raiser *r, struct meaning *m)
 {
     const struct meaning *const a = teg_raise_arg(r, "x"), *const b = teg_raise_arg(r, "y");
-    if (!teg_raise_int_binary(r, m, a, b) && !teg_raise_mask_binary(r, m, a, b))
+    if (!teg_raise_int_binary(r, m, a, b) && !teg_raise_mask_binary(r, m, a, b) && !teg_raise_layer_binary(r, m, a, b))
         teg_raise_no(r, m, "expected positions or a mask, found other terms");
 }
 

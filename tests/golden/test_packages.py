@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+"""test_packages: language models that come as Core ML packages, against recorded answers of their own programs.
+
+../shared/data/stateful-tiny holds packages in three exporters' styles with every weight encoding, and for each the calls
+(two prompt chunks, then single tokens) and outputs of an independent interpreter in float32. The whole sequence goes
+through `tegula logits`, whole and in chunks of 5, in exact mode.
+
+Bounds, in any logit: 5e-3 where the program computes its angles. Programs that gather cos and sin from fp16 tables get
+2e-2: the tables are replaced by the cosines that they are roundings of, which moves logits by up to 1.2e-2 here.
+
+  test_packages.py [NAME …]
+"""
+import glob
+import json
+import os
+import sys
+
+from common import ROOT, Tap, Work, np, run
+
+FOLDER = os.path.join(ROOT, "..", "shared", "data", "stateful-tiny")
+COMPUTED, TABLES = 5e-3, 2e-2
+
+def ids_of(golden, prefix):
+    key = [k for k in golden.files if k in (prefix + "in_input_ids", prefix + "in_inputIds")][0]
+    return [int(i) for i in golden[key].reshape(-1)]
+
+
+def logits_of(golden, prefix):
+    """[rows, V]: the parts of a head side by side; None where the call has hidden states."""
+    keys = [k for k in golden.files if k.startswith(prefix + "out_logits")]
+    keys.sort(key=lambda k: (len(k), k))
+    if not keys:
+        return None
+    whole = np.concatenate([golden[k] for k in keys], -1)
+    return whole.reshape(-1, whole.shape[-1])
+
+
+def calls_of(golden):
+    """All ids, and for each call with logits the position after it and its rows."""
+    ids, calls, n = [], [], 0
+    while "c%02d_function" % n in golden.files:
+        prefix = "c%02d_" % n
+        ids += ids_of(golden, prefix)
+        rows = logits_of(golden, prefix)
+        if rows is not None:
+            calls.append((len(ids), rows))
+        n += 1
+    return ids, calls
+
+
+def worst_gap(got, calls):
+    return max(float(np.abs(got[end - len(rows):end] - rows).max()) for end, rows in calls)
+
+
+def check(tap, work, package, golden, name):
+    ids, calls = calls_of(golden)
+    style = json.loads(str(golden["manifest"]))["style"]
+    bound = COMPUTED if style == "apple" else TABLES
+    for chunk in (256, 5):
+        out = work.file("out.npy")
+        r = run("logits", package, "--ids", work.ids(ids), "-o", out, "--mode", "exact", "--chunk", chunk)
+        if r.code != 0:
+            tap.ok(False, "%s, chunks of %d" % (name, chunk), r.describe())
+            continue
+        gap = worst_gap(np.load(out), calls)
+        tap.ok(gap <= bound, "%s, chunks of %d: %d calls within %.1e, worst %.1e" % (name, chunk, len(calls), bound, gap))
+
+
+def check_fast(tap, work, package, golden, name):
+    """Integer activations: not the numbers of the program, but nearly its choices."""
+    ids, calls = calls_of(golden)
+    out = work.file("out.npy")
+    r = run("logits", package, "--ids", work.ids(ids), "-o", out, "--mode", "fast")
+    if r.code != 0:
+        tap.ok(False, "%s, fast" % name, r.describe())
+        return
+    got = np.load(out)
+    rms = np.sqrt(np.mean([np.mean((got[end - len(rows):end] - rows) ** 2) for end, rows in calls]))
+    scale = np.sqrt(np.mean([np.mean(rows ** 2) for _, rows in calls]))
+    tap.ok(rms < 0.05 * scale, "%s, fast: differs by %.1f %% of the logits' size" % (name, 100 * rms / scale))
+
+
+def check_text(tap, package):
+    """Without a tokenizer ids work (above), and text is refused with the way out."""
+    r = run("tokenize", package, "-p", "hello")
+    tap.ok(r.clean_error() and "tokenizer" in r.text() and "--tokenizer" in r.text(), "text without a tokenizer",
+           r.describe())
+
+
+def main(wanted):
+    tap = Tap()
+    packages = sorted(glob.glob(os.path.join(FOLDER, "*.mlpackage")))
+    names = [os.path.basename(p)[:-len(".mlpackage")] for p in packages]
+    if not packages:
+        tap.skip("packages", "no ../shared/data/stateful-tiny beside the checkout")
+    with Work() as work:
+        for package, name in zip(packages, names):
+            if wanted and name not in wanted:
+                continue
+            golden = np.load(os.path.join(FOLDER, name + ".golden.npz"))
+            check(tap, work, package, golden, name)
+            if name in ("tiny_apple_int8", "tiny_article_int4"):
+                check_fast(tap, work, package, golden, name)
+        if packages:
+            check_text(tap, packages[0])
+    return tap.done()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
