@@ -289,10 +289,6 @@ static int open_model(const char *path, const struct inspect_args *args, struct 
 
 static int inspect_package(const char *path, const struct inspect_args *args)
 {
-    if (args->plan)
-        return cli_usage("bad option: --plan: %s: expected a language model in GGUF or safetensors, found a package; "
-                         "use --ops",
-                         path);
     const struct cli_inspect_program what = {.target = args->target,
                                              .metadata = args->metadata,
                                              .weights = args->weights,
@@ -307,14 +303,15 @@ static int inspect(const struct cli_line *line, const void *ptr)
 {
     const struct inspect_args *args = ptr;
     struct teg_model *model = NULL;
-    if (cli_is_program(line->operands[0]))
+    if (cli_is_program(line->operands[0]) && !args->plan) /* a plan is that of a language model, in a package too */
         return inspect_package(line->operands[0], args);
     if (args->functions || args->states || args->target)
-        return cli_usage("bad option: --%s: %s: expected a Core ML package, found another model; use --ops or --plan",
-                         args->functions ? "functions"
-                         : args->states  ? "states"
-                                         : "target",
-                         line->operands[0]);
+        return cli_usage(
+            "bad option: --%s: %s: expected a Core ML package without --plan, found another; use --ops or --plan",
+            args->functions ? "functions"
+            : args->states  ? "states"
+                            : "target",
+            line->operands[0]);
     int code = open_model(line->operands[0], args, &model);
     if (code == CLI_DONE)
         code = args->json ? json_all(args, model) : print_all(args, model);

@@ -353,7 +353,8 @@ def _():
 @test()
 def _():
     """inspect: packages that are none, options that do not fit"""
-    expect_error(run("inspect", PATHS["accumulate"], "--plan"), 2, "--plan", "--ops")
+    expect_error(run("inspect", PATHS["accumulate"], "--plan"), 1, "language model", "predict")
+    expect_error(run("inspect", PATHS["accumulate"], "--plan", "--states"), 2, "--states", "without --plan")
     expect_error(run("inspect", PATHS["accumulate"], "--target", "iOS16"), 1, "iOS16", "iOS 18")
     expect_done(run("inspect", PATHS["accumulate"], "--target", "macOS15"))
     expect_error(run("inspect", "/nonexistent.mlpackage"), 1, "/nonexistent.mlpackage")
