@@ -329,23 +329,38 @@ static const struct gemm_kind {
 
 /* ---- run ---- */
 
+/* sums (and those of the second row) + bias + residual, in this order, for whole vectors and for single columns. */
+static void gemm_store_row(const struct teg_qgemm_args *a, size_t at, size_t n, size_t columns, const float *sums)
+{
+    size_t c = 0;
+    for (; c + VL <= columns; c += VL) {
+        vf y = f_load(sums + c);
+        if (a->terms == 2)
+            y += f_load(sums + COLUMNS + c);
+        if (a->bias)
+            y += f_load(a->bias + n + c);
+        if (a->residual)
+            y += f_load(a->residual + at + c);
+        f_store(a->y + at + c, y);
+    }
+    for (; c < columns; c++) {
+        float y = sums[c];
+        if (a->terms == 2)
+            y += sums[COLUMNS + c];
+        if (a->bias)
+            y += a->bias[n + c];
+        if (a->residual)
+            y += a->residual[at + c];
+        a->y[at + c] = y;
+    }
+}
+
 /* Sums of n_tokens tokens (`terms` rows each) to columns n … n + columns - 1 of y. */
 static void gemm_store(const struct teg_qgemm_args *a, size_t token, size_t n_tokens, size_t n, size_t columns,
                        const float *sums)
 {
-    for (size_t t = 0; t < n_tokens; t++, sums += a->terms * COLUMNS) {
-        const size_t at = (token + t) * a->y_stride + n;
-        for (size_t c = 0; c < columns; c++) {
-            float y = sums[c];
-            if (a->terms == 2)
-                y += sums[COLUMNS + c];
-            if (a->bias)
-                y += a->bias[n + c];
-            if (a->residual)
-                y += a->residual[at + c];
-            a->y[at + c] = y;
-        }
-    }
+    for (size_t t = 0; t < n_tokens; t++, sums += a->terms * COLUMNS)
+        gemm_store_row(a, (token + t) * a->y_stride + n, n, columns, sums);
 }
 
 /* What the loops over one product share. */
