@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "eval/eval.h"
+#include "eval/round.h"
 
 #define MAX_ELEMENTS ((size_t)1 << 40)
 
@@ -87,23 +88,13 @@ void teg_array_drop(const struct teg_allocator *allocator, struct teg_array *arr
     }
 }
 
-static bool is_rounded_f16(const float *x, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        const float r = teg_f16_to_f32(teg_f32_to_f16(x[i]));
-        if (r != x[i] && !isnan(x[i]))
-            return false;
-    }
-    return true;
-}
-
 struct teg_array *teg_array_as(const struct teg_allocator *allocator, struct teg_array *array, enum teg_mil_dtype dtype)
 {
-    if (array->form != TEG_FORM_F32 || dtype != TEG_MIL_FP16 || is_rounded_f16(array->f32, array->n))
+    if (array->form != TEG_FORM_F32 || dtype != TEG_MIL_FP16 || teg_is_f16(array->f32, array->n))
         return teg_array_ref(array);
     struct teg_array *const copy = teg_array_new(allocator, dtype, array->rank, array->dims);
-    for (size_t i = 0; copy && i < array->n; i++)
-        copy->f32[i] = teg_f16_to_f32(teg_f32_to_f16(array->f32[i]));
+    if (copy)
+        teg_round_f16(copy->f32, array->f32, array->n);
     return copy;
 }
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "eval/frame.h"
+#include "eval/round.h"
 
 /* ---- memory of a run ---- */
 
@@ -57,20 +58,13 @@ static void free_scratch(struct teg_eval_frame *f)
 
 struct rounding {
     float *x;
-    const struct teg_eval_call *c;
     atomic_bool overflowed;
 };
 
 static void round_f16(void *ctx, size_t begin, size_t end)
 {
     struct rounding *const r = ctx;
-    bool overflowed = false;
-    for (size_t i = begin; i < end; i++) {
-        const float rounded = teg_f16_to_f32(teg_f32_to_f16(r->x[i]));
-        overflowed |= isinf(rounded) && !isinf(r->x[i]);
-        r->x[i] = rounded;
-    }
-    if (overflowed)
+    if (teg_round_f16(r->x + begin, r->x + begin, end - begin))
         atomic_store(&r->overflowed, true);
 }
 
@@ -112,8 +106,8 @@ static void settle(struct teg_eval_call *c, struct teg_array *array)
         wrap_ints(array->i32, array->n, info);
     if (array->form != TEG_FORM_F32 || array->dtype != TEG_MIL_FP16 || !f->eval->options.emulate_fp16)
         return;
-    struct rounding r = {.x = array->f32, .c = c};
-    teg_op_parallel(c, array->n, 8, round_f16, &r);
+    struct rounding r = {.x = array->f32};
+    teg_op_parallel(c, array->n, 4, round_f16, &r);
     bool overflowed = atomic_load(&r.overflowed);
     if (!f->report.overflow_op && !overflowed)
         overflowed = any_infinite(array) && made_infinity(c);
@@ -154,7 +148,7 @@ enum teg_status teg_frame_step(struct teg_eval_frame *f, const struct teg_eval_s
     return TEG_OK;
 }
 
-/* ---- blocks and control flow ---- */
+/* ---- blocks and control flow: the reader has compared the numbers of inputs and outputs ---- */
 
 static enum teg_status run_block(struct teg_eval_frame *f, const struct teg_eval_block *b)
 {
@@ -218,12 +212,9 @@ static enum teg_status op_cond(struct teg_eval_call *c)
     const struct teg_eval_step *const step = c->frame->step;
     const struct teg_array *pred;
     TRY(teg_arg_form(c, "pred", TEG_FORM_BOOL, &pred));
-    if (pred->n != 1 || c->op->n_blocks != 2)
-        OP_FAIL(c, TEG_ERR_FORMAT, "pred: expected one bool and two blocks, found %zu and %zu", pred->n,
-                c->op->n_blocks);
+    if (pred->n != 1)
+        OP_FAIL(c, TEG_ERR_FORMAT, "parameter pred: expected one bool, found %zu", pred->n);
     const struct teg_eval_block *const b = &step->blocks[pred->b[0] ? 0 : 1];
-    if (b->block->n_outputs != c->op->n_outputs)
-        OP_FAIL(c, TEG_ERR_FORMAT, "blocks: expected %zu outputs, found %zu", c->op->n_outputs, b->block->n_outputs);
     void *arrays;
     TRY(teg_op_scratch(c, c->op->n_outputs, sizeof(struct teg_array *), &arrays));
     TRY(run_block(c->frame, b));
@@ -285,9 +276,6 @@ static enum teg_status op_while_loop(struct teg_eval_call *c)
     const struct teg_mil_op *const op = c->op;
     const struct teg_eval_step *const step = c->frame->step;
     const size_t n = teg_arg_count(c, "loop_vars");
-    if (op->n_blocks != 2 || op->n_outputs != n || op->blocks[0].n_inputs != n || op->blocks[1].n_inputs != n ||
-        op->blocks[0].n_outputs != 1 || op->blocks[1].n_outputs != n)
-        OP_FAIL(c, TEG_ERR_FORMAT, "blocks: expected a condition and a body over %zu loop variables, found others", n);
     void *memory;
     TRY(teg_op_scratch(c, 2 * n, sizeof(struct teg_array *), &memory));
     struct teg_array **const vars = memory, **const next = vars + n;
@@ -307,41 +295,28 @@ static enum teg_status op_while_loop(struct teg_eval_call *c)
 
 /* ---- states ---- */
 
-static enum teg_status state_var(const struct teg_eval_call *c, teg_mil_var_id *var)
+/* The reader has checked that it is one. */
+static teg_mil_var_id state_var(const struct teg_eval_call *c)
 {
-    const struct teg_mil_arg *const arg = teg_mil_find_arg(c->op, "input");
-    if (!arg || arg->n_vars != 1 || c->frame->eval->program->vars[arg->vars[0]].type.kind != TEG_MIL_STATE)
-        OP_FAIL(c, TEG_ERR_FORMAT, "parameter input: expected a state, found none");
-    *var = arg->vars[0];
-    return TEG_OK;
+    return teg_mil_find_arg(c->op, "input")->vars[0];
 }
 
 static enum teg_status op_read_state(struct teg_eval_call *c)
 {
-    teg_mil_var_id var;
-    TRY(state_var(c, &var));
-    const struct teg_array *const value = c->frame->values[var];
-    if (!value)
-        OP_FAIL(c, TEG_ERR_ARGUMENT, "state: expected a value, found none");
+    const struct teg_array *const value = c->frame->values[state_var(c)];
     return teg_output_share(c, 0, value, value->rank, value->dims);
 }
 
 static enum teg_status op_write_state(struct teg_eval_call *c)
 {
-    teg_mil_var_id var;
+    const teg_mil_var_id var = state_var(c);
     const struct teg_array *data;
-    TRY(state_var(c, &var));
     TRY(teg_arg_any(c, "data", &data));
     struct teg_array *const rounded =
         teg_array_as(c->allocator, (struct teg_array *)data, c->frame->eval->program->vars[var].type.dtype);
     if (!rounded)
         OP_FAIL(c, TEG_ERR_MEMORY, "state: expected memory for its new value, found none");
     return teg_frame_bind(c, var, rounded);
-}
-
-static enum teg_status op_const(struct teg_eval_call *c)
-{
-    OP_FAIL(c, TEG_ERR_FORMAT, "const: expected the reader to have made a constant of it");
 }
 
 /* ---- a run ---- */
@@ -462,6 +437,5 @@ const struct teg_eval_row teg_eval_rows_control[] = {
     {"while_loop", 6, op_while_loop},
     {"read_state", 9, op_read_state},
     {"write_state", 9, op_write_state},
-    {"const", 6, op_const},
     {NULL, 0, NULL},
 };

@@ -81,8 +81,8 @@ struct teg_eval_report {
     uint64_t n_ops;          /* ops run, those of loops each time */
 };
 
-/* inputs: one array for each non-state input of the function, in its order (the caller has put defaults in). outputs: as
- * many as the function's block has, set to arrays that the caller drops; NULL on failure. state: NULL only where the
+/* inputs: one array for each non-state input of the function, in its order (the caller has put defaults in). outputs:
+ * as many as the function's block has, set to arrays that the caller drops; NULL on failure. state: NULL only where the
  * function has none. stop: set from elsewhere to give up between ops; may be NULL, as may report. On failure no state
  * is changed. */
 enum teg_status teg_eval_run(const struct teg_eval *eval, struct teg_array *const *inputs, struct teg_eval_state *state,
