@@ -60,7 +60,9 @@ static void add_tensor(struct teg_source *source, const struct teg_value *v)
     *t = (struct teg_tensor){
         .name = v->name, .dtype = v->dtype, .rank = v->shape.rank, .data = v->data, .n_bytes = v->n_bytes};
     for (uint32_t d = 0; d < TEG_MAX_RANK; d++)
-        t->dims[d] = d < v->shape.rank ? (uint64_t)v->shape.dims[d] : 1;
+        t->dims[d] = 1;
+    for (uint32_t d = 0; d < v->shape.rank; d++)
+        t->dims[d] = (uint64_t)v->shape.dims[d];
 }
 
 static void add_text(struct teg_source *source, const char *key, const char *text, size_t n)
