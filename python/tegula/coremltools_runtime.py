@@ -7,7 +7,7 @@
 coremltools predicts through an extension module that exists on macOS only; where it is absent this module stands in for
 it, before or after coremltools was imported. Where the real one is there, nothing is changed unless install(force=True)
 is called. coremltools also asks for the version of macOS before it makes states: in its modules for models, and only
-there, the answer becomes the oldest version that can.
+there, the answer becomes 26.
 """
 import atexit
 import importlib
