@@ -375,8 +375,6 @@ static const char *read_outputs(struct raiser *r)
 
 static const char *check_states(const struct raiser *r)
 {
-    if (r->bad_write)
-        return r->bad_write;
     for (uint32_t i = 0; i < r->n_states; i++)
         if (r->states[i].n_writes != r->states[i].n_written)
             return "states: expected every update to be written back, found one that is not";
@@ -456,6 +454,8 @@ static enum teg_status raise_function(struct raiser *r, const char **reason)
     for (size_t i = 0; i < r->function->block.n_ops && !*reason && r->status == TEG_OK; i++)
         read_op(r, &r->function->block.ops[i]);
     TRY(r->status);
+    if (!*reason)
+        *reason = r->bad_write; /* comes before what it leads to */
     if (!*reason)
         *reason = read_outputs(r);
     if (!*reason)
