@@ -182,6 +182,16 @@ static const char *find_ids(struct raiser *r)
     return r->tokens_var == TEG_MIL_NO_VAR ? "inputs: expected an integer input for token ids, found none" : NULL;
 }
 
+/* Of known size, and small enough that its rows can be counted. */
+static bool is_sound_state(const struct teg_mil_type *type)
+{
+    size_t n = 1;
+    for (int32_t d = 0; d < type->rank; d++)
+        if (type->dims[d] < 1 || type->dims[d] > INT32_MAX || !teg_mul(n, (size_t)type->dims[d], &n))
+            return false;
+    return type->rank >= 1 && n < INT64_MAX;
+}
+
 static const char *read_inputs(struct raiser *r)
 {
     const struct teg_mil_block *const block = &r->function->block;
@@ -194,7 +204,7 @@ static const char *read_inputs(struct raiser *r)
         const struct teg_mil_var *const v = &r->program->vars[id];
         struct meaning m = {0};
         if (v->type.kind == TEG_MIL_STATE) {
-            if (v->type.rank >= 0)
+            if (is_sound_state(&v->type))
                 r->states[r->n_states++].var = id;
             continue;
         }

@@ -4,6 +4,8 @@
  * not added again. A product waits until somebody needs it, so that the head can still be several of them. */
 #include "pass/raise_int.h"
 
+enum { NEAR = 512 };
+
 static bool same_op(const struct teg_op *a, const struct teg_op *b)
 {
     if (a->kind != b->kind || a->n_inputs != b->n_inputs ||
@@ -17,7 +19,8 @@ teg_value_id teg_raise_emit(struct raiser *r, const struct teg_op *op)
     teg_value_id v = TEG_NO_VALUE;
     if (r->status != TEG_OK)
         return TEG_NO_VALUE;
-    for (uint32_t i = 0; i < r->graph->n_ops; i++)
+    const uint32_t n = r->graph->n_ops; /* what is the same stands near: a bound on the search, not on the model */
+    for (uint32_t i = n > NEAR ? n - NEAR : 0; i < n; i++)
         if (op->kind != TEG_OP_KV_APPEND && same_op(&r->graph->ops[i], op))
             return r->graph->ops[i].result;
     teg_raise_keep(r, teg_graph_op(r->graph, op, &v, r->err));

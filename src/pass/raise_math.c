@@ -27,6 +27,21 @@ static struct meaning *rows_in(struct raiser *r, const struct meaning *m)
 
 /* ---- products ---- */
 
+/* A product that another one reads is made now, so that waiting products never form a chain. */
+static const struct meaning *made(struct raiser *r, struct meaning *m, const struct meaning *x)
+{
+    const char *why = NULL;
+    const teg_value_id v = teg_raise_value(r, x, &why);
+    struct meaning *const rows = v == TEG_NO_VALUE ? NULL : teg_raise_alloc(r, 1, sizeof *rows);
+    if (!rows) {
+        teg_raise_no(r, m, "%s", why ? why : "out of memory");
+        return NULL;
+    }
+    teg_raise_rows(rows, v, teg_view_width(&x->view), &x->view);
+    rows->last = x->last;
+    return rows;
+}
+
 /* m = a product of x along its dimension `dim`; the result's columns stand there. */
 static void product(struct raiser *r, struct meaning *m, const struct meaning *x, uint32_t dim, teg_mil_var_id weight,
                     bool transposed, teg_mil_var_id bias)
@@ -53,6 +68,8 @@ static void product(struct raiser *r, struct meaning *m, const struct meaning *x
         teg_raise_no(r, m, "expected %lld columns in order, found another order or number", (long long)k);
         return;
     }
+    if (x->is_linear && !(x = made(r, m, x)))
+        return;
     m->kind = ROWS;
     m->is_linear = true;
     m->a = x;

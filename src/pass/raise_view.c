@@ -51,11 +51,13 @@ static bool push(struct view *v, const struct factor *f)
     const uint32_t n = teg_view_total(v);
     uint32_t *const count = &v->count[v->rank - 1];
     if (*count && joins(&v->factors[n - 1], f)) {
+        if (f->size.n > INT32_MAX || v->factors[n - 1].size.n > INT32_MAX / f->size.n)
+            return false;
         v->factors[n - 1].size.n *= f->size.n;
         v->factors[n - 1].stride = f->stride;
         return true;
     }
-    if (n == MAX_FACTORS)
+    if (n == MAX_FACTORS || f->size.n > INT32_MAX || f->size.n < -INT32_MAX)
         return false;
     v->factors[n] = *f;
     (*count)++;
