@@ -11,6 +11,8 @@ static const struct teg_qgemm *const records[] = {
     &teg_qgemm_avx2,
     &teg_qgemm_avxvnni,
     &teg_qgemm_avx512vnni,
+#elif defined(__aarch64__)
+    &teg_qgemm_i8mm,
 #endif
 };
 

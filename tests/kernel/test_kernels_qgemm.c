@@ -199,7 +199,8 @@ struct verdict {
 static const struct teg_qgemm *reference_of(const struct teg_qgemm *gemm, const struct teg_cpu *cpu)
 {
     /* fused records agree with one another, the base with itself */
-    return gemm->isa == TEG_ISA_BASE ? gemm : teg_qgemm_select_isa(cpu, TEG_ISA_AVX2);
+    const struct teg_qgemm *const avx2 = teg_qgemm_select_isa(cpu, TEG_ISA_AVX2);
+    return gemm->isa == TEG_ISA_BASE ? gemm : avx2 ? avx2 : teg_qgemm_select_isa(cpu, TEG_ISA_BASE);
 }
 
 static void run_problem(const struct teg_cpu *cpu, const struct teg_qgemm *gemm, struct problem p, enum edge edge,
