@@ -10,7 +10,7 @@
 #include "base/check.h"
 #include "eval/eval.h"
 
-#define BLOCK 64 /* outputs side by side */
+#define BLOCK 256 /* outputs side by side */
 #define LANES 8
 
 enum fold { FOLD_SUM, FOLD_ABS, FOLD_SQUARE, FOLD_PROD, FOLD_MAX, FOLD_MIN, FOLD_EXP };
@@ -421,23 +421,25 @@ static enum teg_status op_argmin(struct teg_eval_call *c)
     return arg(c, true);
 }
 
+/* y = before + x, where either may be NULL: zero. */
+static void add_rows(const struct teg_array *of, void *y, const void *before, const void *x, size_t n)
+{
+    for (size_t k = 0; k < n && of->form == TEG_FORM_F32; k++)
+        ((float *)y)[k] = (before ? ((const float *)before)[k] : 0) + (x ? ((const float *)x)[k] : 0);
+    for (size_t k = 0; k < n && of->form == TEG_FORM_I32; k++)
+        ((uint32_t *)y)[k] = (before ? ((const uint32_t *)before)[k] : 0) + (x ? ((const uint32_t *)x)[k] : 0);
+}
+
 /* Row i is the row before plus x's row i (or, exclusive, x's row before): rows have `inner` elements. */
 static void cumsum_range(void *ctx, size_t begin, size_t end)
 {
     const struct axis_job *const j = ctx;
     for (size_t outer = begin; outer < end; outer++)
         for (size_t i = 0; i < j->n; i++) {
-            const size_t row = j->reverse ? j->n - 1 - i : i, before = j->reverse ? row + 1 : row - 1;
-            const size_t at = (outer * j->n + row) * j->inner, at_before = (outer * j->n + before) * j->inner;
-            const size_t from = j->exclusive ? at_before : at;
-            for (size_t k = 0; k < j->inner; k++) {
-                if (j->x->form == TEG_FORM_F32)
-                    j->y->f32[at + k] =
-                        (i ? j->y->f32[at_before + k] : 0) + (i || !j->exclusive ? j->x->f32[from + k] : 0);
-                else
-                    j->y->i32[at + k] = (int32_t)((uint32_t)(i ? j->y->i32[at_before + k] : 0) +
-                                                  (uint32_t)(i || !j->exclusive ? j->x->i32[from + k] : 0));
-            }
+            const size_t at = (outer * j->n + (j->reverse ? j->n - 1 - i : i)) * j->inner;
+            const size_t at_before = !i ? at : j->reverse ? at + j->inner : at - j->inner;
+            const void *const x = j->x->i32 + (j->exclusive ? at_before : at);
+            add_rows(j->x, j->y->i32 + at, i ? j->y->i32 + at_before : NULL, i || !j->exclusive ? x : NULL, j->inner);
         }
 }
 

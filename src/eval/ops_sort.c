@@ -1,9 +1,8 @@
 /* eval/ops_sort.c: argsort and topk.
  *
- * Lines along the axis are sorted by a stable merge sort of their indices, so that equal values keep their order in
- * both directions; NaN comes last in both, as in numpy. topk is the head of that.
- * Not taken: a heap for small k. It would be faster on one vocabulary-long line, and no model that matters has one. */
-#include <math.h>
+ * Lines along the axis are sorted by a merge sort of keys that carry their index, so that equal values keep their order
+ * in both directions; NaN comes last in both, as in numpy. topk is the head of that. Not taken: a heap for small k. It
+ * would be faster on one vocabulary-long line, and no model that matters has one. */
 #include <string.h>
 
 #include "base/check.h"
@@ -13,36 +12,42 @@ struct sorting {
     const struct teg_array *x;
     size_t n, inner, k; /* line length, elements between neighbours of a line, results a line */
     bool ascending;
-    uint32_t *scratch;                  /* two index buffers of n a line */
+    uint64_t *scratch;                  /* two buffers of n keys a line */
     struct teg_array *values, *indices; /* either may be NULL */
 };
 
-/* Is `b` before `a`? Strictly, so that equal ones stay as they are. */
-static bool is_before(const struct sorting *s, size_t base, uint32_t b, uint32_t a)
+/* The bits of an element as an integer of the same order, in the direction of the sort. -0 equals 0. */
+static uint32_t key_of(const struct sorting *s, size_t at)
 {
-    if (s->x->form == TEG_FORM_I32) {
-        const int32_t vb = s->x->i32[base + b * s->inner], va = s->x->i32[base + a * s->inner];
-        return s->ascending ? vb < va : vb > va;
-    }
-    const float vb = s->x->f32[base + b * s->inner], va = s->x->f32[base + a * s->inner];
-    if (isnan(va) || isnan(vb))
-        return isnan(va) && !isnan(vb);
-    return s->ascending ? vb < va : vb > va;
+    const uint32_t u = (uint32_t)s->x->i32[at], flip = s->ascending ? 0 : UINT32_MAX;
+    if (s->x->form == TEG_FORM_I32)
+        return u ^ 0x80000000u ^ flip;
+    const float v = s->x->f32[at];
+    if (v != v)
+        return UINT32_MAX;
+    return (v == 0 ? 0x80000000u : u & 0x80000000u ? ~u : u | 0x80000000u) ^ flip;
 }
 
-/* Merges runs of growing width; returns the buffer that holds the result. */
-static const uint32_t *sort_line(const struct sorting *s, size_t base, uint32_t *from, uint32_t *to)
+/* Merges runs of growing width; returns the buffer that holds the result. An element is its key above its index, so no
+ * two are equal and equal keys keep their order. */
+static const uint64_t *sort_line(const struct sorting *s, size_t base, uint64_t *from, uint64_t *to)
 {
     for (size_t i = 0; i < s->n; i++)
-        from[i] = (uint32_t)i;
+        from[i] = (uint64_t)key_of(s, base + i * s->inner) << 32 | i;
     for (size_t width = 1; width < s->n; width *= 2) {
         for (size_t begin = 0; begin < s->n; begin += 2 * width) {
             const size_t middle = teg_min(begin + width, s->n), end = teg_min(begin + 2 * width, s->n);
-            size_t a = begin, b = middle;
-            for (size_t i = begin; i < end; i++)
-                to[i] = b < end && (a == middle || is_before(s, base, from[b], from[a])) ? from[b++] : from[a++];
+            size_t a = begin, b = middle, i = begin;
+            while (a < middle && b < end) {
+                const bool takes_b = from[b] < from[a];
+                to[i++] = takes_b ? from[b] : from[a];
+                b += takes_b;
+                a += !takes_b;
+            }
+            memcpy(to + i, from + a, (middle - a) * sizeof *to);
+            memcpy(to + i + (middle - a), from + b, (end - b) * sizeof *to);
         }
-        uint32_t *const swap = from;
+        uint64_t *const swap = from;
         from = to;
         to = swap;
     }
@@ -55,13 +60,14 @@ static void sort_lines(void *ctx, size_t begin, size_t end)
     for (size_t line = begin; line < end; line++) {
         const size_t base = line / s->inner * s->n * s->inner + line % s->inner;
         const size_t out = line / s->inner * s->k * s->inner + line % s->inner;
-        uint32_t *const buffer = s->scratch + 2 * s->n * line;
-        const uint32_t *const order = sort_line(s, base, buffer, buffer + s->n);
+        uint64_t *const buffer = s->scratch + 2 * s->n * line;
+        const uint64_t *const order = sort_line(s, base, buffer, buffer + s->n);
         for (size_t i = 0; i < s->k; i++) {
+            const uint32_t index = (uint32_t)order[i];
             if (s->indices)
-                s->indices->i32[out + i * s->inner] = (int32_t)order[i];
+                s->indices->i32[out + i * s->inner] = (int32_t)index;
             if (s->values)
-                s->values->i32[out + i * s->inner] = s->x->i32[base + order[i] * s->inner]; /* bits of either form */
+                s->values->i32[out + i * s->inner] = s->x->i32[base + index * s->inner]; /* bits of either form */
         }
     }
 }
@@ -88,7 +94,7 @@ static enum teg_status sort(struct teg_eval_call *c, struct sorting *s)
         OP_FAIL(c, TEG_ERR_FORMAT, "indices: expected them declared as integers, found another type");
     if (!s->x->n)
         return TEG_OK;
-    TRY(teg_op_scratch(c, s->x->n, 2 * sizeof(uint32_t), &memory));
+    TRY(teg_op_scratch(c, s->x->n, 2 * sizeof(uint64_t), &memory));
     s->scratch = memory;
     teg_op_parallel(c, s->x->n / s->n, 32 * s->n, sort_lines, s);
     return TEG_OK;

@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "eval/eval.h"
+#include "eval/vmath.h"
 
 struct job {
     const void *x;
@@ -20,14 +21,14 @@ static float signum(float v)
     return v > 0 ? 1.0f : v < 0 ? -1.0f : v; /* zero stays, NaN stays */
 }
 
-static float sigmoid(float v)
+static inline float sigmoid(float v)
 {
-    return 1.0f / (1.0f + expf(-v));
+    return 1.0f / (1.0f + teg_vexp(-v));
 }
 
 static float softplus(float v)
 {
-    return log1pf(expf(-fabsf(v))) + fmaxf(v, 0.0f);
+    return log1pf(teg_vexp(-fabsf(v))) + fmaxf(v, 0.0f);
 }
 
 /* Like maximum of numpy: NaN wins. */
@@ -47,18 +48,18 @@ static inline float at_most(float v, float high)
     X(asin, 16, asinf(v))                                                                                              \
     X(atan, 16, atanf(v))                                                                                              \
     X(atanh, 16, atanhf(v))                                                                                            \
-    X(ceil, 1, ceilf(v))                                                                                               \
+    X(ceil, 1, -teg_vfloor(-v))                                                                                        \
     X(cos, 16, cosf(v))                                                                                                \
     X(cosh, 16, coshf(v))                                                                                              \
-    X(erf, 16, erff(v))                                                                                                \
-    X(exp, 8, expf(v))                                                                                                 \
-    X(floor, 1, floorf(v))                                                                                             \
+    X(erf, 8, teg_verf(v))                                                                                             \
+    X(exp, 4, teg_vexp(v))                                                                                             \
+    X(floor, 1, teg_vfloor(v))                                                                                         \
     X(round, 1, rintf(v))                                                                                              \
     X(sin, 16, sinf(v))                                                                                                \
     X(sinh, 16, sinhf(v))                                                                                              \
     X(sqrt, 4, sqrtf(v))                                                                                               \
     X(tan, 16, tanf(v))                                                                                                \
-    X(tanh, 16, tanhf(v))                                                                                              \
+    X(tanh, 6, teg_vtanh(v))                                                                                           \
     X(relu, 1, at_least(v, 0.0f))                                                                                      \
     X(relu6, 1, at_most(at_least(v, 0.0f), 6.0f))                                                                      \
     X(sigmoid, 10, sigmoid(v))                                                                                         \
@@ -79,7 +80,7 @@ static inline float at_most(float v, float high)
     X(elu, 8, 1, v < 0 ? a * expm1f(v) : v)                                                                            \
     X(leaky_relu, 1, 1, v < 0 ? a * v : v)                                                                             \
     X(linear_activation, 1, 2, a *v + b)                                                                               \
-    X(scaled_tanh, 16, 2, a *tanhf(v *b))                                                                              \
+    X(scaled_tanh, 6, 2, a *teg_vtanh(v *b))                                                                           \
     X(sigmoid_hard, 2, 2, at_most(at_least(a *v + b, 0.0f), 1.0f))                                                     \
     X(thresholded_relu, 1, 1, v < a ? 0.0f : v)
 
@@ -213,8 +214,8 @@ static enum teg_status op_threshold(struct teg_eval_call *c)
     return run(c, &job, threshold_floats, threshold_ints, 1);
 }
 
-FLOAT_LOOP(gelu_exact, 0.5f * v * (1.0f + erff(v * 0.70710678118654752f)))
-FLOAT_LOOP(gelu_tanh, 0.5f * v * (1.0f + tanhf(0.79788456080286536f * (v + 0.044715f * v * v * v))))
+FLOAT_LOOP(gelu_exact, 0.5f * v * (1.0f + teg_verf(v * 0.70710678118654752f)))
+FLOAT_LOOP(gelu_tanh, 0.5f * v * (1.0f + teg_vtanh(0.79788456080286536f * (v + 0.044715f * v * v * v))))
 FLOAT_LOOP(gelu_sigmoid, v *sigmoid(1.702f * v))
 
 static enum teg_status op_gelu(struct teg_eval_call *c)

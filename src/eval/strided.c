@@ -1,7 +1,8 @@
 /* eval/strided.c: copies between two strided views.
  *
  * Dimensions of size 1 vanish and neighbours that both sides walk evenly are merged, so that what is contiguous in both
- * is one memcpy. Rows are the unit of work; a row is copied by memcpy, filled, or walked by its strides.
+ * is one memcpy. Rows are the unit of work; a row is copied by memcpy or walked by its strides. Where source and
+ * destination run along different dimensions, both are walked in tiles, so that a cache line is used whole.
  * Invariant: the views were checked by the caller to lie inside their arrays; nothing here can know. */
 #include "eval/strided.h"
 
@@ -76,6 +77,59 @@ static void copy_rows(void *ctx, size_t begin, size_t end)
     }
 }
 
+/* ---- transposes ---- */
+
+#define TILE ((size_t)16) /* elements each way: a cache line of floats */
+
+struct tiles {
+    const struct teg_strided *s;
+    uint32_t across; /* the dimension whose source stride is 1; the last one's destination stride is 1 */
+    size_t n_tiles;  /* along it */
+};
+
+/* One item is a tile's worth of `across` for one combination of the other dimensions: rows of the source are read, rows
+ * of the destination written, TILE of each at a time. */
+static void copy_tiles(void *ctx, size_t begin, size_t end)
+{
+    const struct tiles *const t = ctx;
+    const struct teg_strided *const s = t->s;
+    const uint32_t last = s->rank - 1;
+    for (size_t item = begin; item < end; item++) {
+        const size_t k0 = item % t->n_tiles * TILE,
+                     k1 = k0 + TILE < s->dims[t->across] ? k0 + TILE : s->dims[t->across];
+        ptrdiff_t to = 0, from = 0;
+        size_t rest = item / t->n_tiles;
+        for (uint32_t d = last; d-- > 0;) {
+            if (d == t->across)
+                continue;
+            to += (ptrdiff_t)(rest % s->dims[d]) * s->dst_stride[d];
+            from += (ptrdiff_t)(rest % s->dims[d]) * s->src_stride[d];
+            rest /= s->dims[d];
+        }
+        uint32_t *const dst = (uint32_t *)(void *)s->dst + to;
+        const uint32_t *const src = (const uint32_t *)(const void *)s->src + from;
+        for (size_t l0 = 0; l0 < s->dims[last]; l0 += TILE) {
+            const size_t l1 = l0 + TILE < s->dims[last] ? l0 + TILE : s->dims[last];
+            for (size_t k = k0; k < k1; k++)
+                for (size_t l = l0; l < l1; l++)
+                    dst[(ptrdiff_t)k * s->dst_stride[t->across] + (ptrdiff_t)l] =
+                        src[(ptrdiff_t)k + (ptrdiff_t)l * s->src_stride[last]];
+        }
+    }
+}
+
+/* The dimension to tile with the last one, or rank where rows do as well. */
+static uint32_t across_of(const struct teg_strided *s)
+{
+    const uint32_t last = s->rank - 1;
+    if (s->item_bytes != 4 || s->dst_stride[last] != 1 || s->src_stride[last] < (ptrdiff_t)TILE || s->dims[last] < TILE)
+        return s->rank;
+    for (uint32_t d = 0; d < last; d++)
+        if (s->src_stride[d] == 1 && s->dims[d] >= TILE)
+            return d;
+    return s->rank;
+}
+
 void teg_strided_copy(const struct teg_eval_call *c, const struct teg_strided *s)
 {
     size_t n_rows = 1;
@@ -85,6 +139,13 @@ void teg_strided_copy(const struct teg_eval_call *c, const struct teg_strided *s
         memcpy(s->dst, s->src, s->item_bytes);
         return;
     }
-    if (n_rows && s->dims[s->rank - 1])
+    if (!n_rows || !s->dims[s->rank - 1])
+        return;
+    const uint32_t across = across_of(s);
+    if (across < s->rank) {
+        struct tiles t = {s, across, (s->dims[across] + TILE - 1) / TILE};
+        teg_op_parallel(c, n_rows / s->dims[across] * t.n_tiles, 2 * TILE * s->dims[s->rank - 1], copy_tiles, &t);
+    } else {
         teg_op_parallel(c, n_rows, s->dims[s->rank - 1], copy_rows, (void *)s);
+    }
 }
