@@ -12,7 +12,7 @@
 
 #include "kernel/kernels.h"
 
-/* Y[M, N] += A[M, K] · B[K, N]. |error| <= (k + 1)·eps·(Σ|a||b| + |y|). */
+/* Y[M, N] += A[M, K] · B[K, N]. |error| <= 2·(k + 1)·eps·(Σ|a||b| + |y|). */
 struct teg_grid_gemm_args {
     const float *a; /* [M, a_stride] */
     size_t a_stride;
@@ -33,7 +33,7 @@ struct teg_grid_kernels {
     void (*row_max_f32)(float *y, const float *x, size_t step, size_t n);
     /* y[i·step] += x[i] */
     void (*row_scatter_f32)(float *y, size_t step, const float *x, size_t n);
-    /* x[i] = e^(x[i] - shift), within 3 units in the last place of the exponential of the rounded difference; returns
+    /* x[i] = e^(x[i] - shift), 6 eps relative to the exponential of the rounded difference; returns
      * their sum. A shift of -inf gives NaN, as the formula does. */
     float (*row_exp_f32)(float *x, float shift, size_t n);
     void (*row_sigmoid_f32)(float *x, size_t n); /* 1/(1 + e^-x), 8 eps relative, or 2^-126 */
