@@ -26,8 +26,8 @@ enum teg_status teg_window_read(const struct teg_eval_call *c, const struct teg_
 enum teg_status teg_window_read_transposed(const struct teg_eval_call *c, const struct teg_array *x,
                                            const size_t *kernel, struct teg_window *w);
 
-/* Drops last dims that are 1 and that no window moves along ([H, 1] becomes [1, H]), so that rows along the last dim are
- * long. Memory stays as it is; `rank` no longer says which dims are in use. */
+/* Drops last dims that are 1 and that no window moves along ([H, 1] becomes [1, H]), so that rows along the last dim
+ * are long. Memory stays as it is; `rank` no longer says which dims are in use. */
 void teg_window_flatten(struct teg_window *w);
 
 /* Outputs first … last-1 along dim d whose tap `offset` (a multiple of the dilation) falls inside the input. */

@@ -226,7 +226,7 @@ static void test_warps(void **state)
          "normalized_zero_to_one or unnormalized, found \"polar\""},
         {15,
          F4 " y = resample(x = " P22 ", coordinates = tensor<fp32, [1, 2, 1, 2]>([[[[9, 9]], [[0, 0]]]]), "
-                                     "coordinates_mode = string(\"unnormalized\"))" NAME,
+            "coordinates_mode = string(\"unnormalized\"))" NAME,
          "1x1x2x1: 0 11"},
         {15, F4 " y = resample(x = " P22 ", coordinates = " X2 ")" NAME,
          "cannot run op: o (resample, iOS15): parameter coordinates: expected shape [1, height, width, 2], found "
