@@ -42,12 +42,8 @@ static enum teg_status add_slot(struct teg_eval_state *state, const struct teg_m
     if (other)
         FAIL(err, TEG_ERR_FORMAT, "cannot make state: %.100s: expected one type in all functions, found two", v->name);
     size_t dims[TEG_MIL_MAX_RANK];
-    for (int32_t d = 0; d < v->type.rank; d++) {
-        if (v->type.dims[d] < 0)
-            FAIL(err, TEG_ERR_FORMAT,
-                 "cannot make state: %.100s: expected a constant shape, found an unknown dimension", v->name);
-        dims[d] = (size_t)v->type.dims[d];
-    }
+    for (int32_t d = 0; d < v->type.rank; d++)
+        dims[d] = (size_t)v->type.dims[d]; /* constant: the reader has checked */
     if (v->type.rank < 0 || teg_form_of(v->type.dtype) == TEG_FORM_STRING)
         FAIL(err, TEG_ERR_FORMAT, "cannot make state: %.100s: expected numbers of a known rank", v->name);
     struct teg_array *const array = teg_array_new(state->allocator, v->type.dtype, (uint32_t)v->type.rank, dims);
