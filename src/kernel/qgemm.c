@@ -12,6 +12,7 @@ static const struct teg_qgemm *const records[] = {
     &teg_qgemm_avxvnni,
     &teg_qgemm_avx512vnni,
 #elif defined(__aarch64__)
+    &teg_qgemm_dotprod,
     &teg_qgemm_i8mm,
 #endif
 };

@@ -14,6 +14,7 @@ extern const struct teg_qgemm teg_qgemm_base;
 extern const struct teg_qgemm teg_qgemm_avx2;
 extern const struct teg_qgemm teg_qgemm_avxvnni;
 extern const struct teg_qgemm teg_qgemm_avx512vnni;
+extern const struct teg_qgemm teg_qgemm_dotprod;
 extern const struct teg_qgemm teg_qgemm_i8mm;
 
 #endif

@@ -15,6 +15,8 @@ static inline vi v_dot(vi s, vi w, vi a)
     return (vi)vusdotq_s32((int32x4_t)s, (uint8x16_t)w, (int8x16_t)a);
 }
 
+#define v_dot7 v_dot
+
 static inline vi v_dot_pair(vi s, vi w, vi a)
 {
     return s + (w << 16 >> 16) * (a << 16 >> 16) + (w >> 16) * (a >> 16);

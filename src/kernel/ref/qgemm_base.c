@@ -23,6 +23,8 @@ static inline vi v_dot(vi s, vi w, vi a)
     return s + add_words(even) + add_words(odd);
 }
 
+#define v_dot7 v_dot
+
 static inline vi v_dot_pair(vi s, vi w, vi a)
 {
     return s + (w << 16 >> 16) * (a << 16 >> 16) + (w >> 16) * (a >> 16);

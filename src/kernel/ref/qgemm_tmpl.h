@@ -4,6 +4,7 @@
  *   GEMM_MR        rows of the register tile; it is two vectors wide
  *   GEMM_NAME, GEMM_RECORD, GEMM_ISA
  *   v_dot(s, w, a)       s + Σ of the 4 products u8 · s8 in each 32-bit lane, exact
+ *   v_dot7(s, w, a)      the same for w below 128
  *   v_dot_pair(s, w, a)  s + Σ of the 2 products s16 · s16
  *   v_copy(p)            the 32 bits at p in every lane
  *   v_lut(t, i)          byte i of the 16 bytes t for each byte of i (0 … 15)
@@ -161,6 +162,7 @@ TEG_INLINE void unpack_scales(const enum gemm_header header, const uint8_t *h, s
 }
 
 #define HALVES(header) ((header) == HEADER_S16 || (header) == HEADER_2K)
+#define WIDE(codes) ((codes) == CODES_8 || (codes) == CODES_IQ4)
 #define MINIMUMS(header) ((header) == HEADER_DM || (header) == HEADER_K || (header) == HEADER_2K)
 
 /* Groups g0 … g0 + n - 1 of a panel to units. */
@@ -200,9 +202,9 @@ TEG_INLINE vi pair_of(const struct gemm_group *x, const bool halves, const size_
     return part == 0 ? low : whole - (low & (int32_t)0xffff0000);
 }
 
-/* sums[m][32], columns c … c + 2 VL - 1, += products over n groups. `mr`, `halves`, `minimums` are constants. */
-TEG_INLINE void gemm_tile(const size_t mr, const bool halves, const bool minimums, const struct gemm_unit *u, size_t n,
-                          const struct gemm_rows *rows, size_t c, float *sums)
+/* sums[m][32], columns c … c + 2 VL - 1, += products over n groups. `mr` and the flags are constants. */
+TEG_INLINE void gemm_tile(const size_t mr, const bool wide, const bool halves, const bool minimums,
+                          const struct gemm_unit *u, size_t n, const struct gemm_rows *rows, size_t c, float *sums)
 {
     vf acc[GEMM_MR][NV];
 #pragma GCC unroll 8
@@ -228,8 +230,8 @@ TEG_INLINE void gemm_tile(const size_t mr, const bool halves, const bool minimum
 #pragma GCC unroll 8
                 for (size_t m = 0; m < mr; m++) {
                     const vi a = v_copy(group_of(rows, m, g)->u + 4 * quad);
-                    s[m][0] = v_dot(s[m][0], w0, a);
-                    s[m][1] = v_dot(s[m][1], w1, a);
+                    s[m][0] = wide ? v_dot(s[m][0], w0, a) : v_dot7(s[m][0], w0, a);
+                    s[m][1] = wide ? v_dot(s[m][1], w1, a) : v_dot7(s[m][1], w1, a);
                 }
             }
             const vf d0 = f_load(p->scale + c), d1 = f_load(p->scale + c + VL);
@@ -260,34 +262,34 @@ TEG_INLINE void gemm_tile(const size_t mr, const bool halves, const bool minimum
 }
 
 /* All rows of a block over the units, for one kind of group. */
-TEG_INLINE void gemm_rows_over(const bool halves, const bool minimums, const struct gemm_unit *u, size_t n,
-                               struct gemm_rows rows, size_t n_rows, float *sums)
+TEG_INLINE void gemm_rows_over(const bool wide, const bool halves, const bool minimums, const struct gemm_unit *u,
+                               size_t n, struct gemm_rows rows, size_t n_rows, float *sums)
 {
     for (size_t m = 0; m < n_rows; m += GEMM_MR, sums += GEMM_MR * COLUMNS) {
         const size_t mr = n_rows - m < GEMM_MR ? n_rows - m : GEMM_MR;
         for (size_t c = 0; c < COLUMNS; c += NV * VL) {
             switch (mr) {
             case 1:
-                gemm_tile(1, halves, minimums, u, n, &rows, c, sums);
+                gemm_tile(1, wide, halves, minimums, u, n, &rows, c, sums);
                 break;
             case 2:
-                gemm_tile(2, halves, minimums, u, n, &rows, c, sums);
+                gemm_tile(2, wide, halves, minimums, u, n, &rows, c, sums);
                 break;
 #if GEMM_MR > 3
             case 3:
-                gemm_tile(3, halves, minimums, u, n, &rows, c, sums);
+                gemm_tile(3, wide, halves, minimums, u, n, &rows, c, sums);
                 break;
             case 4:
-                gemm_tile(4, halves, minimums, u, n, &rows, c, sums);
+                gemm_tile(4, wide, halves, minimums, u, n, &rows, c, sums);
                 break;
 #endif
 #if GEMM_MR > 5
             case 5:
-                gemm_tile(5, halves, minimums, u, n, &rows, c, sums);
+                gemm_tile(5, wide, halves, minimums, u, n, &rows, c, sums);
                 break;
 #endif
             default:
-                gemm_tile(GEMM_MR, halves, minimums, u, n, &rows, c, sums);
+                gemm_tile(GEMM_MR, wide, halves, minimums, u, n, &rows, c, sums);
                 break;
             }
         }
@@ -297,32 +299,40 @@ TEG_INLINE void gemm_rows_over(const bool halves, const bool minimums, const str
 
 static void rows_plain(const struct gemm_unit *u, size_t n, struct gemm_rows rows, size_t n_rows, float *sums)
 {
-    gemm_rows_over(false, false, u, n, rows, n_rows, sums);
+    gemm_rows_over(false, false, false, u, n, rows, n_rows, sums);
+}
+
+/* Codes up to 255. */
+static void rows_wide(const struct gemm_unit *u, size_t n, struct gemm_rows rows, size_t n_rows, float *sums)
+{
+    gemm_rows_over(true, false, false, u, n, rows, n_rows, sums);
 }
 
 static void rows_minimums(const struct gemm_unit *u, size_t n, struct gemm_rows rows, size_t n_rows, float *sums)
 {
-    gemm_rows_over(false, true, u, n, rows, n_rows, sums);
+    gemm_rows_over(false, false, true, u, n, rows, n_rows, sums);
 }
 
 static void rows_halves(const struct gemm_unit *u, size_t n, struct gemm_rows rows, size_t n_rows, float *sums)
 {
-    gemm_rows_over(true, false, u, n, rows, n_rows, sums);
+    gemm_rows_over(false, true, false, u, n, rows, n_rows, sums);
 }
 
 static void rows_halves_minimums(const struct gemm_unit *u, size_t n, struct gemm_rows rows, size_t n_rows, float *sums)
 {
-    gemm_rows_over(true, true, u, n, rows, n_rows, sums);
+    gemm_rows_over(false, true, true, u, n, rows, n_rows, sums);
 }
 
 static const struct gemm_kind {
     void (*unpack)(const uint8_t *panel, size_t g0, size_t n, struct gemm_unit *u);
     void (*rows)(const struct gemm_unit *u, size_t n, struct gemm_rows rows, size_t n_rows, float *sums);
 } kinds[TEG_DTYPE_COUNT] = {
-#define X(dtype, header, codes, groups, zero)                                                                           \
-    [TEG_DTYPE_##dtype] = {unpack_##dtype, HALVES(header)     ? (MINIMUMS(header) ? rows_halves_minimums : rows_halves) \
-                                           : MINIMUMS(header) ? rows_minimums                                           \
-                                                              : rows_plain},
+#define ROWS(header, codes)                                                                                            \
+    (HALVES(header)     ? (MINIMUMS(header) ? rows_halves_minimums : rows_halves)                                      \
+     : MINIMUMS(header) ? rows_minimums                                                                                \
+     : WIDE(codes)      ? rows_wide                                                                                    \
+                        : rows_plain)
+#define X(dtype, header, codes, groups, zero) [TEG_DTYPE_##dtype] = {unpack_##dtype, ROWS(header, codes)},
     GEMM_TYPES(X)
 #undef X
 };

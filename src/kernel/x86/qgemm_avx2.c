@@ -19,6 +19,12 @@ static inline vi v_dot(vi s, vi w, vi a)
     return (vi)_mm256_add_epi32((__m256i)s, _mm256_add_epi32(even, odd));
 }
 
+static inline vi v_dot7(vi s, vi w, vi a)
+{
+    const __m256i pairs = _mm256_maddubs_epi16((__m256i)w, (__m256i)a);
+    return (vi)_mm256_add_epi32((__m256i)s, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+}
+
 static inline vi v_dot_pair(vi s, vi w, vi a)
 {
     return (vi)_mm256_add_epi32((__m256i)s, _mm256_madd_epi16((__m256i)w, (__m256i)a));

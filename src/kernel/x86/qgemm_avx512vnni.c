@@ -15,6 +15,8 @@ static inline vi v_dot(vi s, vi w, vi a)
     return (vi)_mm512_dpbusd_epi32((__m512i)s, (__m512i)w, (__m512i)a);
 }
 
+#define v_dot7 v_dot
+
 static inline vi v_dot_pair(vi s, vi w, vi a)
 {
     return (vi)_mm512_dpwssd_epi32((__m512i)s, (__m512i)w, (__m512i)a);

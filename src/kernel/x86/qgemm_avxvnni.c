@@ -14,6 +14,8 @@ static inline vi v_dot(vi s, vi w, vi a)
     return (vi)_mm256_dpbusd_avx_epi32((__m256i)s, (__m256i)w, (__m256i)a);
 }
 
+#define v_dot7 v_dot
+
 static inline vi v_dot_pair(vi s, vi w, vi a)
 {
     return (vi)_mm256_dpwssd_avx_epi32((__m256i)s, (__m256i)w, (__m256i)a);
