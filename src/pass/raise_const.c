@@ -160,6 +160,18 @@ static size_t block_index(const struct teg_mil_type *large, const struct teg_mil
     return index;
 }
 
+/* Elements one after the other that lie in one block. */
+static size_t block_run(const struct teg_mil_type *large, const struct teg_mil_type *small)
+{
+    size_t run = 1;
+    for (int32_t d = large->rank; d-- > 0;) {
+        run *= (size_t)(large->dims[d] / small->dims[d]);
+        if (small->dims[d] != 1)
+            break;
+    }
+    return run;
+}
+
 static bool divides(const struct teg_mil_type *large, const struct teg_mil_type *small)
 {
     if (large->rank != small->rank)
@@ -191,12 +203,15 @@ static const char *decode_shift_scale(struct raiser *r, const struct teg_mil_op 
     if (!data || !scale || elements(&data->type) != n || !divides(&data->type, &scale->type) ||
         (teg_mil_find_arg(op, "offset") && (!offset || !divides(&data->type, &offset->type))))
         return "expected constant data with scales and offsets by blocks, found another form";
+    const size_t run = block_run(&data->type, &scale->type);
+    const size_t zero_run = offset ? block_run(&data->type, &offset->type) : n;
+    float s = 0, z = 0;
     for (size_t i = 0; i < n; i++) {
-        const float q = element(data->type.dtype, data->bytes, i);
-        const float s = element(scale->type.dtype, scale->bytes, block_index(&data->type, &scale->type, i));
-        const float z =
-            offset ? element(offset->type.dtype, offset->bytes, block_index(&data->type, &offset->type, i)) : 0;
-        out[i] = rounded(dtype, s * (q - z));
+        if (i % run == 0)
+            s = element(scale->type.dtype, scale->bytes, block_index(&data->type, &scale->type, i));
+        if (offset && i % zero_run == 0)
+            z = element(offset->type.dtype, offset->bytes, block_index(&data->type, &offset->type, i));
+        out[i] = rounded(dtype, s * (element(data->type.dtype, data->bytes, i) - z));
     }
     return NULL;
 }
@@ -256,12 +271,15 @@ static const char *decode_lut(struct raiser *r, const struct teg_mil_op *op, enu
     if (blocks.rank < 0 || elements(&indices->type) != n || !divides(&indices->type, &blocks) ||
         lut->type.dims[blocks.rank + 1] != 1)
         return "expected tables by blocks, of one value an entry, found another form";
-    const size_t entries = (size_t)lut->type.dims[blocks.rank];
+    const size_t entries = (size_t)lut->type.dims[blocks.rank], run = block_run(&indices->type, &blocks);
+    size_t table = 0;
     for (size_t i = 0; i < n; i++) {
+        if (i % run == 0)
+            table = block_index(&indices->type, &blocks, i) * entries;
         const float q = element(indices->type.dtype, indices->bytes, i);
         if ((size_t)q >= entries)
             return "expected indices into the table, found a larger one";
-        out[i] = element(lut->type.dtype, lut->bytes, block_index(&indices->type, &blocks, i) * entries + (size_t)q);
+        out[i] = element(lut->type.dtype, lut->bytes, table + (size_t)q);
     }
     return NULL;
 }

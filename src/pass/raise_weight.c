@@ -185,30 +185,39 @@ static struct encoded as_blocks(struct raiser *r, teg_mil_var_id var)
 
 /* ---- dense ---- */
 
+static void decode_dense(struct raiser *r, teg_mil_var_id var, size_t rows, size_t columns, bool transposed,
+                         struct encoded *e, const char **why)
+{
+    size_t n;
+    const float *const x = teg_raise_floats(r, var, &n, why);
+    const size_t item = e->dtype == TEG_DTYPE_F16 ? 2 : 4;
+    uint8_t *const out = x && n == rows * columns ? take(r, n * item) : NULL;
+    for (size_t i = 0; out && i < n; i++) {
+        const float value = x[transposed ? i % columns * rows + i / columns : i];
+        const uint16_t half = teg_f32_to_f16(value);
+        memcpy(out + i * item, item == 2 ? (const void *)&half : &value, item);
+    }
+    e->data = out;
+    e->n_bytes = out ? n * item : 0;
+}
+
 static struct encoded as_dense(struct raiser *r, teg_mil_var_id var, size_t rows, size_t columns, bool transposed,
                                const char **why)
 {
     const struct teg_mil_const *const c = r->program->vars[var].constant;
     const enum teg_mil_dtype dtype = r->program->vars[var].type.dtype;
-    size_t n;
     struct encoded e = {dtype == TEG_MIL_FP16 ? TEG_DTYPE_F16 : TEG_DTYPE_F32, NULL, 0};
     if (c && !transposed && (dtype == TEG_MIL_FP16 || dtype == TEG_MIL_FP32)) {
         e.data = c->bytes;
         e.n_bytes = c->n_bytes;
         return e;
     }
-    const float *const x = teg_raise_floats(r, var, &n, why);
-    if (!x || n != rows * columns)
-        return e;
-    const size_t item = e.dtype == TEG_DTYPE_F16 ? 2 : 4;
-    uint8_t *const out = take(r, n * item);
-    for (size_t i = 0; out && i < n; i++) {
-        const float value = x[transposed ? i % columns * rows + i / columns : i];
-        const uint16_t half = teg_f32_to_f16(value);
-        memcpy(out + i * item, item == 2 ? (const void *)&half : &value, item);
-    }
-    e.data = out;
-    e.n_bytes = n * item;
+    /* The floats live only as long as this: all weights as floats at once would be twice the model. */
+    const struct teg_arena saved = r->scratch;
+    teg_arena_init(&r->scratch, saved.allocator);
+    decode_dense(r, var, rows, columns, transposed, &e, why);
+    teg_arena_free(&r->scratch);
+    r->scratch = saved;
     return e;
 }
 
