@@ -45,27 +45,38 @@ static void finish_row(const struct pool *p, int64_t oz, int64_t oy, float *row)
         row[i] /= (float)(others * covered(w, 2, i, p->exclude_padding));
 }
 
+/* Taps first … last-1 along d that meet the input for outputs a … b: a kernel may be far larger than the input. */
+static void reach(const struct teg_window *w, uint32_t d, int64_t a, int64_t b, int64_t *first, int64_t *last)
+{
+    const int64_t low = w->before[d] - b * w->stride[d], high = w->in[d] + w->before[d] - a * w->stride[d];
+    *first = low > 0 ? low : 0;
+    *last = high < w->kernel[d] ? high : w->kernel[d];
+}
+
+/* Folds one row of the input into a row of outputs, tap by tap. */
+static void fold_line(const struct pool *p, const float *line, float *row)
+{
+    const struct teg_window *const w = &p->w;
+    int64_t kx, end, first, last;
+    for (reach(w, 2, 0, w->out[2] - 1, &kx, &end); kx < end; kx++) {
+        teg_window_inside(w, 2, kx, &first, &last);
+        if (first < last)
+            p->fold(row + first, line + first * w->stride[2] + kx - w->before[2], (size_t)w->stride[2],
+                    (size_t)(last - first));
+    }
+}
+
 static void pool_row(const struct pool *p, const float *plane, int64_t oz, int64_t oy, float *row)
 {
     const struct teg_window *const w = &p->w;
     const float neutral = p->kind == POOL_MAX ? -INFINITY : 0.0f;
+    const int64_t z0 = oz * w->stride[0] - w->before[0], y0 = oy * w->stride[1] - w->before[1];
+    int64_t kz, z_end, ky, y_end;
     for (int64_t i = 0; i < w->out[2]; i++)
         row[i] = neutral;
-    for (int64_t kz = 0; kz < w->kernel[0]; kz++) {
-        const int64_t iz = oz * w->stride[0] + kz - w->before[0];
-        for (int64_t ky = 0; iz >= 0 && iz < w->in[0] && ky < w->kernel[1]; ky++) {
-            const int64_t iy = oy * w->stride[1] + ky - w->before[1];
-            for (int64_t kx = 0; iy >= 0 && iy < w->in[1] && kx < w->kernel[2]; kx++) {
-                int64_t first, last;
-                teg_window_inside(w, 2, kx, &first, &last);
-                if (first == last)
-                    continue;
-                const int64_t ix = first * w->stride[2] + kx - w->before[2];
-                p->fold(row + first, plane + (iz * w->in[1] + iy) * w->in[2] + ix, (size_t)w->stride[2],
-                        (size_t)(last - first));
-            }
-        }
-    }
+    for (reach(w, 0, oz, oz, &kz, &z_end); kz < z_end; kz++)
+        for (reach(w, 1, oy, oy, &ky, &y_end); ky < y_end; ky++)
+            fold_line(p, plane + ((z0 + kz) * w->in[1] + y0 + ky) * w->in[2], row);
     finish_row(p, oz, oy, row);
 }
 

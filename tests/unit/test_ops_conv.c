@@ -152,6 +152,10 @@ static void test_pool(void **state)
          "1x1x2: nan nan"},
         {15, F3 " y = max_pool(x = " X5 ", " K("1") ", " CUSTOM ", pad = " TWO("1, 0") ")" NAME,
          "1x1x6: -inf 1 2 3 4 5"},
+        /* a kernel far beyond the input costs nothing */
+        {15,
+         F3 " y = max_pool(x = " X5 ", " K("1000000005") ", " CUSTOM ", pad = " TWO("500000000, 500000001") ")" NAME,
+         "1x1x2: 5 5"},
         {15, F3 " y = max_pool(x = " X5 ", " K("0") ", " VALID ")" NAME,
          "cannot run op: o (max_pool, iOS15): parameter kernel_sizes: expected values from 1 on, found 0"},
         {15, F3 " y = max_pool(x = " X5 ", kernel_sizes = " TWO("1, 1") ", " VALID ")" NAME,
