@@ -1,9 +1,9 @@
 /* plan/pack.c: weights from their file's rows into the panels of the integer kernels, once, while the model opens.
  *
  * All packed weights lie in one block of memory, whose size is known before anything is read. They are packed one after
- * the other, each by all threads; after each one its source bytes are given back, so that a model is never in memory
- * twice. A weight that two steps read is packed once. Steps get their packed weight only when all are done: a plan that
- * failed half-way is as it was. Not taken: packing at first use, which hides the cost in the first token. */
+ * the other, piece by piece, by all threads; after each piece its source bytes are given back, so that a model is never
+ * in memory twice. A weight that two steps read is packed once. Steps get their packed weight only when all are done: a
+ * plan that failed half-way is as it was. Not taken: packing at first use, which hides the cost in the first token. */
 #include <sys/mman.h>
 
 #include "base/check.h"
@@ -12,18 +12,21 @@
 
 #define PANELS_PER_SLICE 4
 
+#define PIECE_BYTES ((size_t)8 << 20) /* of the source, between two releases: all that is in memory twice */
+
 struct pack_job {
     const struct teg_step *step;
     void *dst;
+    size_t begin, end; /* columns of this piece */
 };
 
 static void pack_slice(void *ctx, size_t slice, size_t worker)
 {
     (void)worker;
     const struct pack_job *const job = ctx;
-    const size_t columns = PANELS_PER_SLICE * TEG_QGEMM_COLUMNS, n0 = slice * columns, n = job->step->out.width;
+    const size_t columns = PANELS_PER_SLICE * TEG_QGEMM_COLUMNS, n0 = job->begin + slice * columns;
     teg_qgemm_pack(job->step->weight_dtype, job->step->weight, job->step->weight_row_bytes, n0,
-                   teg_min(n0 + columns, n), job->step->k, job->dst);
+                   teg_min(n0 + columns, job->end), job->step->k, job->dst);
 }
 
 static bool needs_packing(const struct teg_step *s)
@@ -57,7 +60,7 @@ static size_t source_bytes(const struct teg_step *s)
 
 struct pack_sizes {
     size_t *offsets; /* [n_steps], SIZE_MAX: not packed */
-    size_t packed, source, replaced;
+    size_t packed, replaced;
 };
 
 static enum teg_status measure(const struct teg_plan *plan, struct pack_sizes *sizes, struct teg_error *err)
@@ -74,8 +77,30 @@ static enum teg_status measure(const struct teg_plan *plan, struct pack_sizes *s
         size_t bytes = teg_qgemm_packed_bytes(s->weight_dtype, s->out.width, s->k);
         if (!teg_round_up(bytes, TEG_ALIGN, &bytes) || !teg_add(sizes->packed, bytes, &sizes->packed))
             return teg_base_fail_memory(err, "packed weights", SIZE_MAX);
-        sizes->source += source_bytes(s);
         sizes->replaced += read_elsewhere(plan, s->weight) ? 0 : source_bytes(s);
+    }
+    return TEG_OK;
+}
+
+/* One weight, piece by piece. */
+static enum teg_status pack_weight(const struct teg_step *s, void *dst, struct teg_pool *pool,
+                                   const struct teg_pack_hooks *hooks, size_t *done, struct teg_error *err)
+{
+    const size_t columns = PANELS_PER_SLICE * TEG_QGEMM_COLUMNS, n = s->out.width;
+    const size_t step = teg_max(1, PIECE_BYTES / (columns * s->weight_row_bytes)) * columns;
+    for (size_t begin = 0; begin < n; begin += step) {
+        struct pack_job job = {s, dst, begin, teg_min(begin + step, n)};
+        const size_t bytes = (job.end - begin) * s->weight_row_bytes;
+        teg_pool_run(pool, pack_slice, &job, (job.end - begin + columns - 1) / columns);
+        if (hooks->release)
+            hooks->release(hooks->release_ctx, (const char *)s->weight + begin * s->weight_row_bytes, bytes);
+        *done += bytes;
+        if (hooks->progress && !hooks->progress(hooks->progress_ctx, *done, hooks->total_bytes))
+            FAIL(
+                err, TEG_ERR_INTERRUPTED,
+                "interrupted: packing weights: expected to pack all, found a request to stop after %zu bytes; open the "
+                "model again",
+                *done);
     }
     return TEG_OK;
 }
@@ -84,23 +109,9 @@ static enum teg_status pack_all(const struct teg_plan *plan, const struct pack_s
                                 struct teg_pool *pool, const struct teg_pack_hooks *hooks, struct teg_error *err)
 {
     size_t done = 0;
-    for (uint32_t i = 0; i < plan->n_steps; i++) {
-        const struct teg_step *const s = &plan->steps[i];
-        if (sizes->offsets[i] == SIZE_MAX || first_user(plan, i) < i)
-            continue;
-        struct pack_job job = {s, memory + sizes->offsets[i]};
-        const size_t columns = PANELS_PER_SLICE * TEG_QGEMM_COLUMNS;
-        teg_pool_run(pool, pack_slice, &job, (s->out.width + columns - 1) / columns);
-        if (hooks->release)
-            hooks->release(hooks->release_ctx, s->weight, source_bytes(s));
-        done += source_bytes(s);
-        if (hooks->progress && !hooks->progress(hooks->progress_ctx, done, hooks->total_bytes))
-            FAIL(
-                err, TEG_ERR_INTERRUPTED,
-                "interrupted: packing weights: expected to pack %zu bytes, found a request to stop after %zu; open the "
-                "model again",
-                sizes->source, done);
-    }
+    for (uint32_t i = 0; i < plan->n_steps; i++)
+        if (sizes->offsets[i] != SIZE_MAX && first_user(plan, i) == i)
+            TRY(pack_weight(&plan->steps[i], memory + sizes->offsets[i], pool, hooks, &done, err));
     return TEG_OK;
 }
 
