@@ -3,8 +3,8 @@
 #ifndef TEG_KERNEL_ROWS_H
 #define TEG_KERNEL_ROWS_H
 
-#include "kernel/qgemm.h"
 #include "kernel/kernels.h"
+#include "kernel/qgemm.h"
 
 extern const struct teg_kernels teg_kernel_rows_base; /* every slot */
 extern const struct teg_kernels teg_kernel_rows_exact_avx2;
