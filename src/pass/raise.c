@@ -152,7 +152,6 @@ static void mask_input(struct raiser *r, struct meaning *m, const struct teg_mil
             return;
         }
     }
-    r->mask_all_slots = !any_slots;
 }
 
 static void define(struct raiser *r, teg_mil_var_id var, const struct meaning *meaning)
@@ -212,10 +211,8 @@ static const char *read_inputs(struct raiser *r)
             counted_input(r, &m, TOKENS, &v->type);
         else if (is_integers(&v->type)) {
             counted_input(r, &m, POSITIONS, &v->type);
-            *(m.kind == POSITIONS && teg_view_has(&m.view, AXIS_TOKENS) ? &r->positions_var : &r->start_var) = id;
         } else if (v->type.kind == TEG_MIL_TENSOR && name_has(v->name, "mask")) {
             mask_input(r, &m, &v->type);
-            r->mask_var = id;
         } else {
             teg_raise_no(r, &m, "input %.80s: expected ids, positions or a mask, found another input", v->name);
         }
@@ -393,37 +390,41 @@ static const char *check_states(const struct raiser *r)
 
 /* ---- the contract ---- */
 
+/* What a caller of the package gives as this input. */
+static const char *input_text(const struct raiser *r, teg_mil_var_id id)
+{
+    const struct meaning *const m = r->meanings[id];
+    if (!m)
+        return NULL; /* a state */
+    if (m->kind == TOKENS)
+        return "token ids";
+    if (m->kind == POSITIONS)
+        return teg_view_has(&m->view, AXIS_TOKENS) ? "positions P … P + T - 1" : "P, the tokens before this call";
+    return m->kind == MASK ? "causal: 0 where slot <= position, else -inf" : "not used";
+}
+
 static void contract(const struct raiser *r, struct teg_buf *out)
 {
     const struct teg_mil_var *const vars = r->program->vars;
     const struct teg_mil_block *const block = &r->function->block;
-    const bool fixed = teg_amount_fixed(r->tokens);
-    const struct {
-        teg_mil_var_id var;
-        const char *is;
-    } inputs[] = {{r->tokens_var, "token ids"},
-                  {r->positions_var, "positions P … P + T - 1"},
-                  {r->start_var, "P, the tokens before this call"},
-                  {r->mask_var, "causal mask: 0 where slot <= position, else -inf"}};
-    teg_buf_printf(out, "function  %s\n", r->function->name);
-    if (fixed)
-        teg_buf_printf(out, "tokens    %lld a call in the package; any number here\n", (long long)r->tokens.n);
+    teg_buf_printf(out, "function   %s\n", r->function->name);
+    if (teg_amount_fixed(r->tokens))
+        teg_buf_printf(out, "tokens     T = %lld a call in the package; any number here\n", (long long)r->tokens.n);
     else
-        teg_buf_puts(out, "tokens    any number a call (T)\n");
-    for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
-        if (inputs[i].var != TEG_MIL_NO_VAR)
-            teg_buf_printf(out, "input     %s: %s\n", vars[inputs[i].var].name, inputs[i].is);
+        teg_buf_puts(out, "tokens     any number T a call\n");
+    for (size_t i = 0; i < block->n_inputs; i++)
+        if (input_text(r, block->inputs[i]))
+            teg_buf_printf(out, "input      %s: %s\n", vars[block->inputs[i]].name, input_text(r, block->inputs[i]));
     for (uint32_t i = 0; i < r->n_states; i++)
-        teg_buf_printf(out, "state     %s: keys or values of %u layers, %lld slots\n", vars[r->states[i].var].name,
+        teg_buf_printf(out, "state      %s: %u caches of keys or values, %lld slots\n", vars[r->states[i].var].name,
                        r->states[i].n_writes, (long long)r->context);
     for (size_t i = 0; i < block->n_outputs; i++)
-        teg_buf_printf(out, "output    %s: logits%s%s\n", vars[block->outputs[i]].name,
-                       block->n_outputs > 1 ? ", a part of the vocabulary" : "",
-                       teg_raise_var((struct raiser *)(uintptr_t)r, block->outputs[i])->last ? " of the last token"
-                                                                                             : " of every token");
-    teg_buf_printf(out, "weights   %u matrices as blocks, %u dense\n", r->n_block, r->n_f16);
+        teg_buf_printf(out, "output     %s: logits of %s%s\n", vars[block->outputs[i]].name,
+                       r->meanings[block->outputs[i]]->last ? "the last token" : "every token",
+                       block->n_outputs > 1 ? ", a part of the vocabulary" : "");
+    teg_buf_printf(out, "weights    %u matrices as blocks, %u dense\n", r->n_block, r->n_f16);
     if (r->table_error > 0)
-        teg_buf_printf(out, "positions tables of cos and sin replaced by p · f; they differ by at most %.2g\n",
+        teg_buf_printf(out, "positions  tables of cos and sin replaced by p · f; they differ by at most %.2g\n",
                        r->table_error);
 }
 
@@ -457,7 +458,7 @@ static enum teg_status fill(struct raiser *r, struct teg_raised *raised)
 static enum teg_status raise_function(struct raiser *r, const char **reason)
 {
     TRY(teg_graph_new(r->arena, &r->graph, r->err));
-    r->tokens_var = r->positions_var = r->mask_var = r->start_var = TEG_MIL_NO_VAR;
+    r->tokens_var = TEG_MIL_NO_VAR;
     r->meanings = teg_raise_alloc(r, r->program->n_vars + 1, sizeof *r->meanings);
     TRY(r->status);
     *reason = read_inputs(r);

@@ -214,8 +214,7 @@ struct raiser {
     uint32_t n_ropes, rope_capacity;
     struct decoded *decoded;
     uint32_t n_decoded, decoded_capacity;
-    teg_mil_var_id tokens_var, positions_var, mask_var, start_var;
-    bool mask_all_slots;
+    teg_mil_var_id tokens_var;
     double table_error; /* worst |table - cos(p·f)| */
     uint32_t n_heads, n_kv_heads, head_width, ffn_width;
     uint32_t n_f16, n_block; /* weights by how they are held */

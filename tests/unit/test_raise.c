@@ -156,8 +156,8 @@ static void test_whole(void **state)
     assert_float_equal(a->attr.attention.scale, 0.5, 0);
     assert_int_equal(raised.context, 8);
     assert_int_equal(raised.width, 4);
-    assert_non_null(strstr(raised.contract, "input     ids: token ids"));
-    assert_non_null(strstr(raised.contract, "output    logits: logits of every token"));
+    assert_non_null(strstr(raised.contract, "input      ids: token ids"));
+    assert_non_null(strstr(raised.contract, "output     logits: logits of every token"));
     teg_arena_free(&arena);
     teg_mil_free(p);
     bytes_free(&text);
