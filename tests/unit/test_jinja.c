@@ -6,87 +6,16 @@
 #include <stdint.h>
 
 #include <cmocka.h>
-#include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "failing_malloc.h"
 #include "tok/jinja.h"
 
 enum { NOW = 1753963810 }; /* 2025-07-31 12:10:10 UTC */
-
-/* ---- allocations that fail on demand ---- */
-
-#if defined(__SANITIZE_ADDRESS__)
-#define CAN_FAIL 0
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define CAN_FAIL 0
-#endif
-#endif
-#if !defined(CAN_FAIL) && defined(__GLIBC__)
-#define CAN_FAIL 1
-#endif
-
-#if CAN_FAIL
-static long allocations_left = -1; /* -1: all succeed */
-static long blocks_held;
-
-static bool refused(void)
-{
-    if (allocations_left < 0)
-        return false;
-    if (allocations_left == 0)
-        return true;
-    allocations_left--;
-    return false;
-}
-
-void *__libc_malloc(size_t n_bytes);
-void *__libc_calloc(size_t n, size_t n_bytes);
-void *__libc_realloc(void *p, size_t n_bytes);
-void *__libc_memalign(size_t align, size_t n_bytes);
-void __libc_free(void *p);
-
-void *malloc(size_t n_bytes)
-{
-    void *const p = refused() ? NULL : __libc_malloc(n_bytes);
-    blocks_held += p != NULL;
-    return p;
-}
-
-void *calloc(size_t n, size_t n_bytes)
-{
-    void *const p = refused() ? NULL : __libc_calloc(n, n_bytes);
-    blocks_held += p != NULL;
-    return p;
-}
-
-void *realloc(void *old, size_t n_bytes)
-{
-    void *const p = refused() ? NULL : __libc_realloc(old, n_bytes);
-    blocks_held += p != NULL && old == NULL;
-    return p;
-}
-
-int posix_memalign(void **out, size_t align, size_t n_bytes)
-{
-    void *const p = refused() ? NULL : __libc_memalign(align, n_bytes);
-    if (!p)
-        return ENOMEM;
-    blocks_held++;
-    *out = p;
-    return 0;
-}
-
-void free(void *p)
-{
-    blocks_held -= p != NULL;
-    __libc_free(p);
-}
-#endif
 
 /* ---- helpers ---- */
 

@@ -1,76 +1,7 @@
 /* Tokenizers with the n-th allocation failing, for every n: an error or the right answer, and nothing kept. malloc
  * itself is replaced, because jansson, PCRE2 and utf8proc allocate too. */
-#include <errno.h>
-
+#include "failing_malloc.h"
 #include "unit/tok_test.h"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define CAN_FAIL 0
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
-#define CAN_FAIL 0
-#endif
-#endif
-#if !defined(CAN_FAIL) && defined(__GLIBC__)
-#define CAN_FAIL 1
-#endif
-
-#if CAN_FAIL
-static long left = -1; /* allocations that still succeed; -1: all */
-static long held;
-
-static bool refused(void)
-{
-    if (left > 0)
-        left--;
-    else if (left == 0)
-        return true;
-    return false;
-}
-
-void *__libc_malloc(size_t n_bytes);
-void *__libc_calloc(size_t n, size_t n_bytes);
-void *__libc_realloc(void *p, size_t n_bytes);
-void *__libc_memalign(size_t align, size_t n_bytes);
-void __libc_free(void *p);
-
-void *malloc(size_t n_bytes)
-{
-    void *const p = refused() ? NULL : __libc_malloc(n_bytes);
-    held += p != NULL;
-    return p;
-}
-
-void *calloc(size_t n, size_t n_bytes)
-{
-    void *const p = refused() ? NULL : __libc_calloc(n, n_bytes);
-    held += p != NULL;
-    return p;
-}
-
-void *realloc(void *old, size_t n_bytes)
-{
-    void *const p = refused() ? NULL : __libc_realloc(old, n_bytes);
-    held += p != NULL && old == NULL;
-    return p;
-}
-
-int posix_memalign(void **out, size_t align, size_t n_bytes)
-{
-    void *const p = refused() ? NULL : __libc_memalign(align, n_bytes);
-    if (!p)
-        return ENOMEM;
-    held++;
-    *out = p;
-    return 0;
-}
-
-void free(void *p)
-{
-    held -= p != NULL;
-    __libc_free(p);
-}
-#endif
 
 /* Opens, encodes, decodes and streams; TEG_OK only when every answer is right. */
 static enum teg_status use(struct teg_tok *tok, struct teg_error *err)
@@ -123,12 +54,12 @@ static void all_allocations(enum teg_status (*run)(const void *what, struct teg_
 #if CAN_FAIL
     for (long n = 0;; n++) {
         err = (struct teg_error){0};
-        const long before = held;
-        left = n;
+        const long before = blocks_held;
+        allocations_left = n;
         const enum teg_status status = run(what, &err);
-        const bool ran_out = left == 0;
-        left = -1;
-        assert_int_equal(held, before);
+        const bool ran_out = allocations_left == 0;
+        allocations_left = -1;
+        assert_int_equal(blocks_held, before);
         if (status == TEG_OK && !ran_out)
             break;
         /* jansson sometimes takes a missing token for a wrong one */
