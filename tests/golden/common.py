@@ -170,6 +170,30 @@ def cache_folder():
     return os.environ.get("TEGULA_CACHE") or os.path.join(os.path.expanduser("~"), ".cache", "tegula")
 
 
+def peers_sdist():
+    """Path of the source distribution that carries vocabularies and chat templates, cached. None and a reason where it
+    cannot be had. Only the package itself is asked for as sources: what pip needs to look into it may come as wheels."""
+    package, version = "llama-cpp-python", "0.3.16"
+    path = os.path.join(cache_folder(), "llama_cpp_python-%s.tar.gz" % version)
+    if os.path.exists(path):
+        return path, None
+    if os.environ.get("TEGULA_OFFLINE"):
+        return None, "TEGULA_OFFLINE is set"
+    os.makedirs(cache_folder(), exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=cache_folder()) as tmp:
+        try:
+            done = subprocess.run([sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", package, "-d",
+                                   tmp, "%s==%s" % (package, version)], capture_output=True, timeout=240)
+        except (OSError, subprocess.TimeoutExpired) as e:
+            return None, "pip download: %s" % type(e).__name__
+        found = [f for f in os.listdir(tmp) if f.endswith(".tar.gz")]
+        if not found:
+            lines = done.stderr.decode("utf-8", "replace").strip().splitlines() or ["?"]
+            return None, "no package registry: " + lines[-1][:150]
+        os.replace(os.path.join(tmp, found[0]), path)
+    return path, None
+
+
 def real_model(name, fetch=True):
     """Path of smollm2.gguf or gemma3.gguf: from TEGULA_MODELS, the cache, or the package index. None where absent."""
     for folder in filter(None, (os.environ.get("TEGULA_MODELS"), cache_folder())):

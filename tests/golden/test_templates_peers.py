@@ -18,7 +18,8 @@ import tempfile
 from datetime import datetime
 from pathlib import Path
 
-SDIST = "llama-cpp-python==0.3.16"
+from common import peers_sdist
+
 INSIDE = "/vendor/llama.cpp/models/templates/"
 NOW = 1753963810
 ROOT = Path(__file__).resolve().parents[2]
@@ -61,26 +62,18 @@ def skip_all(reason):
 
 
 def fetch_templates():
-    cache = Path(os.environ.get("TEGULA_CACHE") or Path.home() / ".cache" / "tegula")
-    cache.mkdir(parents=True, exist_ok=True)
-    found = sorted(cache.glob("llama_cpp_python-0.3.16*.tar.gz"))
-    if not found:
-        done = subprocess.run([sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary",
-                               "llama-cpp-python", "-d", str(cache), SDIST], capture_output=True, check=False)
-        found = sorted(cache.glob("llama_cpp_python-0.3.16*.tar.gz"))
-        if not found:
-            text = done.stderr.decode(errors="replace").strip().splitlines() or ["no message"]
-            print("#", text[-1])
-            return {}
+    sdist, reason = peers_sdist()
+    if not sdist:
+        return {}, reason
     templates = {}
-    with tarfile.open(found[0]) as archive:
+    with tarfile.open(sdist) as archive:
         for member in archive:
             if INSIDE in member.name and member.name.endswith(".jinja"):
                 templates[Path(member.name).name] = archive.extractfile(member).read()
     for path in glob.glob(str(ROOT.parent / "shared/data/goldens/*/chat.json")):
         with open(path, encoding="utf-8") as file:
             templates[Path(path).parent.name] = json.load(file)["template"].encode()
-    return templates
+    return templates, None
 
 
 def jinja_environment():
@@ -152,9 +145,9 @@ def main():
     model = os.environ.get("TEGULA_TEST_MODEL")
     if not model or not os.path.exists(model):
         skip_all("TEGULA_TEST_MODEL names no model")
-    templates = fetch_templates()
-    if not templates:
-        skip_all(f"the package index does not give {SDIST}")
+    templates, reason = fetch_templates()
+    if reason:
+        skip_all(reason)
     env, failed = jinja_environment(), 0
     with tempfile.TemporaryDirectory() as folder:
         tegula = Tegula(model, folder)

@@ -9,14 +9,11 @@ everything is skipped. Each vocabulary is two results: the ids, and the texts th
 import concurrent.futures
 import json
 import os
-import subprocess
 import sys
 import tarfile
-import tempfile
 
-from common import Tap, run
+from common import Tap, peers_sdist, run
 
-PACKAGE, VERSION = "llama-cpp-python", "0.3.16"
 FOLDER = "/vendor/llama.cpp/models/"
 SEPARATOR = "\n__ggml_vocab_test__\n"
 VOCABULARIES = ("gpt-2 llama-bpe llama-spm phi-3 qwen2 deepseek-coder deepseek-llm falcon mpt refact starcoder "
@@ -37,22 +34,16 @@ def fetch(folder):
     if all(os.path.exists(os.path.join(folder, n)) for n in names()):
         return None
     os.makedirs(folder, exist_ok=True)
-    with tempfile.TemporaryDirectory() as work:
-        try:
-            p = subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", ":all:",
-                                "--dest", work, "%s==%s" % (PACKAGE, VERSION)], capture_output=True, timeout=300)
-        except (OSError, subprocess.TimeoutExpired) as e:
-            return "pip download: %s" % e
-        archives = [f for f in os.listdir(work) if f.endswith(".tar.gz")]
-        if not archives:
-            return "no package registry: " + (p.stderr.decode("utf-8", "replace").strip().splitlines() or ["?"])[-1][:150]
-        with tarfile.open(os.path.join(work, archives[0])) as tar:
-            for member in tar:
-                name = os.path.basename(member.name)
-                if member.isfile() and FOLDER in member.name and name in names():
-                    with open(os.path.join(folder, name + ".part"), "wb") as out:
-                        out.write(tar.extractfile(member).read())
-                    os.replace(os.path.join(folder, name + ".part"), os.path.join(folder, name))
+    sdist, reason = peers_sdist()
+    if not sdist:
+        return reason
+    with tarfile.open(sdist) as tar:
+        for member in tar:
+            name = os.path.basename(member.name)
+            if member.isfile() and FOLDER in member.name and name in names():
+                with open(os.path.join(folder, name + ".part"), "wb") as out:
+                    out.write(tar.extractfile(member).read())
+                os.replace(os.path.join(folder, name + ".part"), os.path.join(folder, name))
     missing = [n for n in names() if not os.path.exists(os.path.join(folder, n))]
     return "the package lacks %s" % missing[0] if missing else None
 
