@@ -197,9 +197,11 @@ int cli_npy_parse(const char *bytes, size_t n_bytes, const char *where, struct c
                                       : (size_t)u[8] | (size_t)u[9] << 8 | (size_t)u[10] << 16 | (size_t)u[11] << 24;
     if (u[6] < 1 || u[6] > 3 || n_header > n_bytes - start)
         return fail_npy(where, "a whole header of version 1 to 3", "another");
-    char *const header = strndup(bytes + start, n_header);
+    char *const header = malloc(n_header + 1);
     if (!header)
         return cli_fail_memory();
+    memcpy(header, bytes + start, n_header);
+    header[n_header] = '\0';
     struct cli_array made = {0};
     size_t n_items = 0;
     bool swapped = false, fortran = false;
