@@ -147,8 +147,9 @@ struct teg_model_info {
 };
 
 /* Opens a model: a .gguf file (any part of a split set), a directory with config.json and *.safetensors, or a Core ML
- * package whose program is recognised as a stateful language model (its metadata then have the entry "contract"; without
- * a tokenizer.json only calls that need no text work). The caller owns *model and frees it after its last session. */
+ * package whose program is recognised as a stateful language model (its metadata then have the entry "contract";
+ * without a tokenizer.json only calls that need no text work). The caller owns *model and frees it after its last
+ * session. */
 TEG_API enum teg_status teg_model_open(const char *path, const struct teg_model_options *options,
                                        struct teg_model **model, struct teg_error *err);
 TEG_API void teg_model_free(struct teg_model *model);
