@@ -78,22 +78,21 @@ void cli_session_close(struct teg_session *session)
     teg_session_free(session);
 }
 
-int cli_prefill(struct teg_session *session, const int32_t *ids, size_t n_ids, struct teg_prefill_options *options,
-                int progress_when, uint64_t *n_chunks)
+int cli_prefill(struct teg_session *session, const int32_t *ids, size_t n_ids,
+                const struct teg_prefill_options *options, int progress_when, uint64_t *n_chunks)
 {
-    struct teg_prefill_options plain;
+    struct teg_prefill_options own;
     struct teg_error err = {0};
     struct cli_progress progress;
-    if (!options) {
-        teg_prefill_options_default(&plain);
-        options = &plain;
-    }
+    teg_prefill_options_default(&own);
+    if (options)
+        own = *options;
     if (cli_interrupted())
         return cli_interrupt_exit_code();
     cli_progress_begin(&progress, (enum cli_progress_when)progress_when, "prefill", "tokens");
-    options->progress = cli_progress_update;
-    options->progress_ctx = &progress;
-    const enum teg_status status = teg_session_prefill(session, ids, n_ids, options, &err);
+    own.progress = cli_progress_update;
+    own.progress_ctx = &progress;
+    const enum teg_status status = teg_session_prefill(session, ids, n_ids, &own, &err);
     cli_progress_end(&progress);
     if (n_chunks)
         *n_chunks = progress.n_calls;

@@ -73,8 +73,8 @@ int cli_session_open(const struct teg_model *model, const struct cli_session_arg
 void cli_session_close(struct teg_session *session);
 
 /* Prefill with a progress bar. `options` may carry callbacks for values; NULL: none. *n_chunks may be NULL. */
-int cli_prefill(struct teg_session *session, const int32_t *ids, size_t n_ids, struct teg_prefill_options *options,
-                int progress_when, uint64_t *n_chunks);
+int cli_prefill(struct teg_session *session, const int32_t *ids, size_t n_ids,
+                const struct teg_prefill_options *options, int progress_when, uint64_t *n_chunks);
 
 /* ---- prompt ---- */
 
