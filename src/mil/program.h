@@ -79,10 +79,13 @@ struct teg_mil_type {
 
 /* A constant. Tensor payloads are little-endian, row-major, sub-byte types packed from the lowest bit, as in the file;
  * `bytes` may point into a mapped weight file and be unaligned. */
+struct teg_mil_deferred;
 struct teg_mil_const {
     struct teg_mil_type type;
-    const uint8_t *bytes; /* tensors of numbers and bools */
+    const uint8_t *bytes; /* tensors of numbers and bools; NULL with n_bytes: deferred */
     size_t n_bytes;
+    const struct teg_mil_deferred *deferred; /* made when it is written (mil/make.h); never in a program from a file */
+    uint32_t deferred_part;
     const struct teg_string *strings;  /* tensors of strings */
     const struct teg_mil_const *items; /* list, tuple: the items; dict: key, value, key, value, … */
     size_t n_items;
