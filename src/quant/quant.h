@@ -5,6 +5,13 @@
  * encoded weight into ops, emit/ writes its parts. Results depend on the input and the rule alone: not on threads, not
  * on the instruction set.
  *
+ * What an encoded weight is in ops, by its parts (SCALE etc. below):
+ *   LINEAR   constexpr_blockwise_shift_scale(data, scale, offset where it is there)
+ *            with a LUT part: data = constexpr_lut_to_dense(indices, lut) of int8 or uint8, then the same
+ *   PALETTE  constexpr_lut_to_dense(indices, lut, vector_axis 1 where vector > 1)
+ *   sparse   constexpr_sparse_blockwise_shift_scale, constexpr_lut_to_sparse or nothing, then constexpr_sparse_to_dense
+ * The value of a weight is what these say when they compute in fp16: fp16(scale · fp16(q - offset)).
+ *
  * Not taken: encoding in the writer's loop, tensor by tensor, with options read there. The report, `quantize` of a
  * package and `convert` of a GGUF would each have repeated it. */
 #ifndef TEG_QUANT_QUANT_H
@@ -29,13 +36,14 @@ enum teg_quant_table { TEG_QUANT_KMEANS, TEG_QUANT_UNIFORM, TEG_QUANT_UNIQUE };
 
 struct teg_quant_rule {
     enum teg_quant_method method;
-    uint32_t bits;  /* linear: 4, 8; palettes: 1, 2, 3, 4, 6, 8 */
-    bool is_signed; /* linear */
-    bool symmetric; /* linear: offset in the middle; else it is stored */
-    bool search;    /* linear: the scale with the least (weighted) squared error instead of the largest value's */
+    uint32_t bits;     /* linear: 4, 8; palettes: 1, 2, 3, 4, 6, 8 */
+    bool is_signed;    /* linear */
+    bool symmetric;    /* linear: zero is in the middle (no OFFSET where signed); else an offset is stored */
+    bool float_offset; /* linear, not symmetric: the offset is fp16, so that it need not be a whole step */
+    bool search;       /* linear: the scale with the least (weighted) squared error instead of the largest value's */
     enum teg_quant_grain grain;
     uint32_t group;
-    bool pad;                   /* a last group may be short; else it is an error */
+    bool fit;                   /* a group that does not divide: the largest one below it that does; else an error */
     enum teg_quant_table table; /* palettes */
     uint32_t vector;            /* palettes: columns of one entry, 1, 2 or 4 */
     float sparsity;             /* share of the smallest values set to zero first; 0: none */
@@ -46,8 +54,9 @@ struct teg_quant_rule {
 enum teg_quant_part {
     TEG_QUANT_DATA,   /* fp16 values, q, indices, or the kept values of a sparse weight */
     TEG_QUANT_SCALE,  /* fp16 [rows / group_rows, columns / group_columns] */
-    TEG_QUANT_OFFSET, /* as data's type, shape as scale's */
-    TEG_QUANT_LUT,    /* fp16 [rows / group_rows, columns / group_columns, 2^bits, vector] */
+    TEG_QUANT_OFFSET, /* data's type, or fp16 with float_offset; shape as scale's */
+    TEG_QUANT_LUT,    /* palette: fp16 [rows / group_rows, columns / group_columns, 2^bits, vector];
+                         linear: int8 or uint8 (is_signed) [2^bits], one for the tensor: DATA are indices into it */
     TEG_QUANT_MASK,   /* one bit a value: sparse */
     TEG_QUANT_PART_COUNT
 };
@@ -57,6 +66,7 @@ struct teg_quantized {
     uint64_t rows, columns;
     uint64_t group_rows, group_columns; /* values that share a scale or table */
     bool sparse;
+    uint64_t n_kept; /* values that DATA holds: rows · columns where not sparse, indices of `vector` values */
     struct teg_span parts[TEG_QUANT_PART_COUNT];
 };
 
@@ -69,10 +79,15 @@ struct teg_quant_report {
     bool exact; /* the same numbers as the source */
 };
 
-/* Bytes of each part and the groups, before anything is encoded (unique tables: the most it can be): what a writer
- * needs to lay out a file. Fails where the rule does not fit the shape; the sentence says what would. */
+/* All of a weight but its bytes (spans of NULL and their sizes), before anything is encoded: what a writer needs to lay
+ * out a file. teg_quantize gives exactly this form. Fails where the rule does not fit the shape; the sentence says what
+ * would. Tables of unique values: see teg_quant_unique_bits. */
 enum teg_status teg_quant_layout(const struct teg_quant_rule *rule, uint64_t rows, uint64_t columns, const char *name,
-                                 size_t n_bytes[TEG_QUANT_PART_COUNT], struct teg_error *err);
+                                 struct teg_quantized *layout, struct teg_error *err);
+/* Bits of the smallest table that holds every distinct value of each group; an error where 8 are not enough. A rule for
+ * unique tables gets its bits by this before it goes to layout. */
+enum teg_status teg_quant_unique_bits(const struct teg_quant_rule *rule, const float *values, uint64_t rows,
+                                      uint64_t columns, const char *name, uint32_t *bits, struct teg_error *err);
 
 /* Encodes values [rows, columns]. `importance` [columns] or NULL: weights of the squared error (mean square of what the
  * column is multiplied with). Parts lie in `arena`; report may be NULL. NaN and Inf are an error that names row and
@@ -84,13 +99,23 @@ enum teg_status teg_quantize(const struct teg_quant_rule *rule, const float *val
 enum teg_status teg_dequantize(const struct teg_quantized *weight, uint64_t row, uint64_t n, float *values,
                                struct teg_error *err);
 
-/* A GGUF-quantized weight in the Core ML encoding that holds the same numbers. *possible false: there is none (the
- * caller decodes and encodes anew). */
+/* A GGUF-quantized weight in the Core ML encoding that holds the same numbers: what the file means, to within the
+ * rounding of scales and offsets to fp16 (none for Q4_0 and Q8_0). The form depends on the type and the shape alone.
+ * False: there is none (the caller decodes and encodes anew). */
+bool teg_quant_reencode_layout(enum teg_dtype dtype, uint64_t rows, uint64_t columns, struct teg_quantized *layout);
+/* *possible false: no such form, or a number that does not fit it. */
 enum teg_status teg_quant_reencode(enum teg_dtype dtype, const void *data, uint64_t rows, uint64_t columns,
                                    const char *name, struct teg_arena *arena, struct teg_quantized *result,
                                    bool *possible, struct teg_error *err);
 
-/* "int4", "uint8", "lut4", "f16", … with grain and group as options have them; false: no such word. */
+/* A rule as options write it: WORD[/GRAIN][,FLAG]…
+ *   WORD   f16, int8, uint8, int4, uint4, lut8, lut6, lut4, lut3, lut2, lut1
+ *   GRAIN  tensor, channel, or a number: the group (default: int8 channel, int4 32, lut6 and lut8 tensor, others 16)
+ *   FLAG   asym, float (asym with fp16 offsets), minmax (no search), kmeans, uniform, unique, v2, v4, fit, sparse=0.5,
+ *          2:4
+ * False: no such rule; *rule is untouched. */
 bool teg_quant_rule_parse(const char *text, struct teg_quant_rule *rule);
+/* The same text again, canonical: at most 64 bytes. */
+void teg_quant_rule_format(const struct teg_quant_rule *rule, char text[64]);
 
 #endif
