@@ -35,13 +35,16 @@ enum teg_status teg_mil_make_end(struct teg_mil_maker *maker, struct teg_mil_pro
 /* The first failure stays: every call after it does nothing and returns TEG_MIL_NO_VAR, teg_mil_make_end reports it. So
  * a lowering reads like a formula. */
 
+/* Begins a function, ends the one before. The first one that is made is the default. */
 void teg_mil_make_function(struct teg_mil_maker *m, const char *name, uint32_t opset);
+/* An array. Bounds of 0 and 0 mean: fixed at the default shape. */
 teg_mil_var_id teg_mil_make_input(struct teg_mil_maker *m, const struct teg_mil_feature *feature);
 teg_mil_var_id teg_mil_make_state(struct teg_mil_maker *m, const char *name, enum teg_mil_dtype dtype, uint32_t rank,
                                   const int64_t *dims);
 /* Renames the variable to the output's name by an identity where it must. */
 void teg_mil_make_output(struct teg_mil_maker *m, const char *name, teg_mil_var_id var);
 
+/* A constant without a name (NULL) is named after its first use; equal small ones are one variable. */
 teg_mil_var_id teg_mil_make_const(struct teg_mil_maker *m, const char *name, enum teg_mil_dtype dtype, uint32_t rank,
                                   const int64_t *dims, const void *bytes); /* copied */
 teg_mil_var_id teg_mil_make_weight(struct teg_mil_maker *m, const char *name, enum teg_mil_dtype dtype, uint32_t rank,
@@ -53,13 +56,17 @@ teg_mil_var_id teg_mil_make_float(struct teg_mil_maker *m, enum teg_mil_dtype dt
 teg_mil_var_id teg_mil_make_string(struct teg_mil_maker *m, const char *value);
 
 /* Appends an op. `args`: name, variable, ended by a NULL name; several variables of one parameter (concat's values) by
- * repeating its name. One output, named `name` (made unique where it is taken), its type inferred. */
+ * repeating its name. One output, named `name` (made unique where it is taken), its type inferred. Parameters that are
+ * left out and have a default get it. An op without outputs (write_state) returns TEG_MIL_NO_VAR. */
 struct teg_mil_bind {
     const char *arg;
     teg_mil_var_id var;
 };
 teg_mil_var_id teg_mil_make_op(struct teg_mil_maker *m, const char *type, const char *name,
                                const struct teg_mil_bind *args);
+/* The same for ops of several outputs (split, topk, constexpr_lut_to_sparse): "name", "name_1", …; returns how many. */
+size_t teg_mil_make_ops(struct teg_mil_maker *m, const char *type, const char *name, const struct teg_mil_bind *args,
+                        size_t capacity, teg_mil_var_id *outputs);
 /* The same with a given type, for what has no rule here; several outputs. */
 void teg_mil_make_op_typed(struct teg_mil_maker *m, const char *type, const char *name, const struct teg_mil_bind *args,
                            size_t n_outputs, const struct teg_mil_type *types, teg_mil_var_id *outputs);
