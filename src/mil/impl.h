@@ -11,6 +11,7 @@
 #include "format/mlpackage.h"
 #include "mil/names.h"
 #include "mil/program.h"
+#include "mil/type.h"
 #include "mil/wire.h"
 
 /* Deeper is refused. Types and values nest by recursion, blocks too; real programs have 3 and 4. */
@@ -66,18 +67,6 @@ enum teg_status teg_mil_seal_functions(struct teg_mil_reader *r, const uint8_t *
 /* The opset's number; an error where it is unknown. `tag`: ios16, not CoreML6. */
 enum teg_status teg_mil_opset(const struct teg_mil_reader *r, struct teg_span name, bool is_tag, uint32_t *opset,
                               const char **canonical);
-
-/* ---- type.c ---- */
-
-bool teg_mil_same_type(const struct teg_mil_type *a, const struct teg_mil_type *b);
-/* Elements, or false: a dimension is unknown or the product overflows. */
-bool teg_mil_count(const struct teg_mil_type *type, size_t *n);
-/* Bytes of n elements, packed; false: overflow, or strings. */
-bool teg_mil_bytes(enum teg_mil_dtype dtype, size_t n, size_t *n_bytes);
-void teg_mil_print_type(struct teg_buf *out, const struct teg_mil_type *type);
-/* By MIL's DataType number (protobuf) or text name; false: none. */
-bool teg_mil_dtype_by_number(uint64_t number, enum teg_mil_dtype *dtype);
-bool teg_mil_dtype_by_name(struct teg_span name, enum teg_mil_dtype *dtype);
 
 /* ---- constants (value.c) ---- */
 

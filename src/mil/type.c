@@ -39,6 +39,11 @@ bool teg_mil_dtype_by_number(uint64_t number, enum teg_mil_dtype *dtype)
     return false;
 }
 
+uint32_t teg_mil_dtype_number(enum teg_mil_dtype dtype)
+{
+    return numbers[dtype];
+}
+
 bool teg_mil_dtype_by_name(struct teg_span name, enum teg_mil_dtype *dtype)
 {
     for (int i = 0; i < TEG_MIL_DTYPE_COUNT; i++)

@@ -10,6 +10,11 @@ static const uint8_t codes[TEG_MIL_DTYPE_COUNT] = {
     [TEG_MIL_FP8E4M3FN] = 16, [TEG_MIL_FP8E5M2] = 17,
 };
 
+uint32_t teg_mil_blob_code(enum teg_mil_dtype dtype)
+{
+    return codes[dtype];
+}
+
 static enum teg_status find_file(struct teg_mil_reader *r, const char *name, const uint8_t *at, struct teg_span *file)
 {
     struct teg_mil_files *const files = r->program->files;
