@@ -117,9 +117,11 @@ typedef bool (*teg_progress_fn)(void *ctx, uint64_t done, uint64_t total);
 struct teg_model;
 
 enum teg_mode {
-    TEG_MODE_AUTO = 0, /* the fastest mode that this version has for the model */
-    TEG_MODE_EXACT,    /* decoded weights, fp32 accumulation: the truth */
-    TEG_MODE_FAST,     /* int8 activations */
+    TEG_MODE_AUTO = 0,     /* the fastest mode that this version has for the model */
+    TEG_MODE_EXACT,        /* decoded weights, fp32 accumulation: the truth */
+    TEG_MODE_FAST,         /* int8 activations */
+    TEG_MODE_EMULATE_FP16, /* exact, and the result of every op is rounded to fp16, as on a device; a Core ML package
+                              runs op by op as its program says. See teg_session_overflow(). */
 };
 
 struct teg_model_options {
@@ -138,7 +140,7 @@ struct teg_model_info {
     const char *format;       /* "GGUF v3", "safetensors" */
     const char *architecture; /* "llama", "qwen2", … */
     const char *name;         /* from the metadata, "" when absent */
-    const char *mode;         /* "exact" or "fast": what sessions will use */
+    const char *mode;         /* "exact", "fast" or "emulate-fp16": what sessions will use */
     int32_t vocab_tokens;     /* rows of the logits */
     uint32_t n_layers, n_heads, n_kv_heads, head_width, width, ffn_width;
     uint32_t context_tokens; /* the context the model was trained for */
@@ -312,6 +314,10 @@ TEG_API enum teg_status teg_session_fork(const struct teg_session *session, stru
 /* Asks a running prefill or decode to stop; when none runs, the next one stops at once, and only that one. The one call
  * that a signal handler or another thread may make. */
 TEG_API void teg_session_interrupt(struct teg_session *session);
+/* emulate-fp16: the first op since the session was made whose result overflowed fp16 (an infinity out of finite
+ * numbers), with its layer where that is known: "op sq_cast_fp16 (layer 3)"; NULL: none, or another mode. Valid until
+ * the session is freed. */
+TEG_API const char *teg_session_overflow(const struct teg_session *session);
 TEG_API void teg_session_free(struct teg_session *session);
 
 /* ---- sampling ---- */

@@ -18,6 +18,7 @@
 #define DEFAULT_CHUNK 256u
 
 struct teg_session {
+    struct teg_session_base base; /* first: session.c dispatches by it */
     struct teg_run_model model;
     struct teg_pool *pool;
     struct teg_kv kv;
@@ -30,6 +31,8 @@ struct teg_session {
     size_t logits_row; /* in pass.logits */
     atomic_bool stop;
 };
+
+static const struct teg_session_ops session_ops;
 
 /* ---- options and sizes ---- */
 
@@ -120,7 +123,7 @@ static void give(const struct teg_session *s, void *ptr, size_t n_bytes)
         s->model.allocator->free(s->model.allocator->ctx, ptr, n_bytes ? n_bytes : 1);
 }
 
-void teg_session_free(struct teg_session *s)
+static void run_session_free(struct teg_session *s)
 {
     if (!s)
         return;
@@ -142,6 +145,7 @@ static enum teg_status session_alloc(const struct teg_run_model *m, const struct
     if (!s)
         return teg_base_fail_memory(err, "session", sizeof *s);
     memset(s, 0, sizeof *s);
+    s->base.ops = &session_ops;
     s->model = *m;
     atomic_init(&s->stop, false);
     teg_kv_init(&s->kv, sizes->block, m->allocator);
@@ -159,7 +163,7 @@ static enum teg_status session_alloc(const struct teg_run_model *m, const struct
                                 .long_context = m->original_context && sizes->context > m->original_context,
                                 .stop = &s->stop};
     if (!s->pass.activations || !s->pass.logits || !s->pass.scratch) {
-        teg_session_free(s);
+        run_session_free(s);
         return teg_base_fail_memory(err, "session buffers", sizes->activations + sizes->logits + sizes->scratch);
     }
     *session = s;
@@ -175,7 +179,7 @@ enum teg_status teg_run_session_new(const struct teg_run_model *m, const struct 
     TRY(session_alloc(m, &sizes, &s, err));
     const enum teg_status status = teg_pool_new(sizes.n_threads, m->allocator, &s->pool, err);
     if (status != TEG_OK) {
-        teg_session_free(s);
+        run_session_free(s);
         return status;
     }
     s->pass.pool = s->pool;
@@ -249,8 +253,8 @@ static enum teg_status interrupted(struct teg_session *s, size_t n_done, size_t 
          n, n_done);
 }
 
-enum teg_status teg_session_prefill(struct teg_session *s, const int32_t *ids, size_t n,
-                                    const struct teg_prefill_options *options, struct teg_error *err)
+static enum teg_status run_session_prefill(struct teg_session *s, const int32_t *ids, size_t n,
+                                           const struct teg_prefill_options *options, struct teg_error *err)
 {
     struct teg_prefill_options o;
     teg_prefill_options_default(&o);
@@ -282,39 +286,39 @@ enum teg_status teg_session_prefill(struct teg_session *s, const int32_t *ids, s
     return TEG_OK;
 }
 
-enum teg_status teg_session_decode(struct teg_session *s, int32_t id, struct teg_error *err)
+static enum teg_status run_session_decode(struct teg_session *s, int32_t id, struct teg_error *err)
 {
-    return teg_session_prefill(s, &id, 1, NULL, err);
+    return run_session_prefill(s, &id, 1, NULL, err);
 }
 
-void teg_session_interrupt(struct teg_session *s)
+static void run_session_interrupt(struct teg_session *s)
 {
     atomic_store(&s->stop, true);
 }
 
 /* ---- questions ---- */
 
-const float *teg_session_logits(const struct teg_session *s)
+static const float *run_session_logits(const struct teg_session *s)
 {
     return s->has_logits ? s->pass.logits + s->logits_row * s->model.plan->vocab : NULL;
 }
 
-size_t teg_session_length(const struct teg_session *s)
+static size_t run_session_length(const struct teg_session *s)
 {
     return s->length;
 }
 
-const int32_t *teg_session_tokens(const struct teg_session *s)
+static const int32_t *run_session_tokens(const struct teg_session *s)
 {
     return s->ids;
 }
 
-size_t teg_session_context(const struct teg_session *s)
+static size_t run_session_context(const struct teg_session *s)
 {
     return s->context_tokens;
 }
 
-void teg_session_memory(const struct teg_session *s, struct teg_memory *memory)
+static void run_session_memory(const struct teg_session *s, struct teg_memory *memory)
 {
     *memory = (struct teg_memory){
         .weights_bytes = s->model.weights_bytes,
@@ -325,7 +329,7 @@ void teg_session_memory(const struct teg_session *s, struct teg_memory *memory)
 
 /* ---- back and apart ---- */
 
-enum teg_status teg_session_rewind(struct teg_session *s, size_t n_tokens, struct teg_error *err)
+static enum teg_status run_session_rewind(struct teg_session *s, size_t n_tokens, struct teg_error *err)
 {
     if (n_tokens > s->length)
         FAIL(err, TEG_ERR_ARGUMENT,
@@ -339,7 +343,7 @@ enum teg_status teg_session_rewind(struct teg_session *s, size_t n_tokens, struc
     return TEG_OK;
 }
 
-enum teg_status teg_session_fork(const struct teg_session *s, struct teg_session **fork, struct teg_error *err)
+static enum teg_status run_session_fork(const struct teg_session *s, struct teg_session **fork, struct teg_error *err)
 {
     const struct sizes sizes = {.chunk = (uint32_t)s->pass.max_tokens,
                                 .context = s->context_tokens,
@@ -355,7 +359,7 @@ enum teg_status teg_session_fork(const struct teg_session *s, struct teg_session
     if (status == TEG_OK)
         status = teg_kv_share(&s->kv, &f->kv, err);
     if (status != TEG_OK) {
-        teg_session_free(f);
+        run_session_free(f);
         return status;
     }
     f->pool = teg_pool_ref(s->pool);
@@ -366,7 +370,28 @@ enum teg_status teg_session_fork(const struct teg_session *s, struct teg_session
     f->has_logits = s->has_logits;
     f->logits_row = 0;
     if (s->has_logits)
-        memcpy(f->pass.logits, teg_session_logits(s), s->model.plan->vocab * sizeof *f->pass.logits);
+        memcpy(f->pass.logits, run_session_logits(s), s->model.plan->vocab * sizeof *f->pass.logits);
     *fork = f;
     return TEG_OK;
 }
+
+static const char *run_session_overflow(const struct teg_session *s)
+{
+    (void)s;
+    return NULL;
+}
+
+static const struct teg_session_ops session_ops = {
+    .prefill = run_session_prefill,
+    .decode = run_session_decode,
+    .logits = run_session_logits,
+    .length = run_session_length,
+    .tokens = run_session_tokens,
+    .context = run_session_context,
+    .memory = run_session_memory,
+    .rewind = run_session_rewind,
+    .fork = run_session_fork,
+    .interrupt = run_session_interrupt,
+    .overflow = run_session_overflow,
+    .free = run_session_free,
+};

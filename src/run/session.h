@@ -1,9 +1,31 @@
-/* run/session.h: sessions over a plan; implements teg_session_* of tegula.h except _new and _bytes, which need a
- * model. */
+/* run/session.h: sessions over a plan, and what any session is: a table of the functions behind teg_session_* of
+ * tegula.h. Two kinds exist, this one and that of programs that are evaluated op by op (lm_session.c); a session begins
+ * with its base, so that session.c can dispatch without knowing either. _new and _bytes are not in the table: they need
+ * a model. */
 #ifndef TEG_RUN_SESSION_H
 #define TEG_RUN_SESSION_H
 
 #include "plan/plan.h"
+
+struct teg_session_ops {
+    enum teg_status (*prefill)(struct teg_session *session, const int32_t *ids, size_t n_ids,
+                               const struct teg_prefill_options *options, struct teg_error *err);
+    enum teg_status (*decode)(struct teg_session *session, int32_t id, struct teg_error *err);
+    const float *(*logits)(const struct teg_session *session);
+    size_t (*length)(const struct teg_session *session);
+    const int32_t *(*tokens)(const struct teg_session *session);
+    size_t (*context)(const struct teg_session *session);
+    void (*memory)(const struct teg_session *session, struct teg_memory *memory);
+    enum teg_status (*rewind)(struct teg_session *session, size_t n_tokens, struct teg_error *err);
+    enum teg_status (*fork)(const struct teg_session *session, struct teg_session **fork, struct teg_error *err);
+    void (*interrupt)(struct teg_session *session); /* async-signal-safe */
+    const char *(*overflow)(const struct teg_session *session);
+    void (*free)(struct teg_session *session);
+};
+
+struct teg_session_base {
+    const struct teg_session_ops *ops;
+};
 
 /* What a session needs to know of its model. */
 struct teg_run_model {
