@@ -99,6 +99,12 @@ enum teg_status teg_quantize(const struct teg_quant_rule *rule, const float *val
 enum teg_status teg_dequantize(const struct teg_quantized *weight, uint64_t row, uint64_t n, float *values,
                                struct teg_error *err);
 
+/* What `weight` lost of `values` [rows, columns]; source_bytes is that of fp16. `exact`: each is the fp16 of what it
+ * was. */
+enum teg_status teg_quant_measure(const struct teg_quantized *weight, const float *values, struct teg_pool *pool,
+                                  const struct teg_allocator *allocator, struct teg_quant_report *report,
+                                  struct teg_error *err);
+
 /* A GGUF-quantized weight in the Core ML encoding that holds the same numbers: what the file means, to within the
  * rounding of scales and offsets to fp16 (none for Q4_0 and Q8_0). The form depends on the type and the shape alone.
  * False: there is none (the caller decodes and encodes anew). */
