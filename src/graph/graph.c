@@ -130,6 +130,14 @@ static bool is_state(const struct teg_value *v, const struct teg_op *op)
            v->shape.dims[1] == op->attr.attention.head_width;
 }
 
+/* cos and sin of each position, of one shape and type. */
+static bool are_tables(const struct teg_op *op, const struct teg_value *cosines, const struct teg_value *sines)
+{
+    return sines && is_matrix(cosines, 0) && is_matrix(sines, 0) && cosines->dtype == sines->dtype &&
+           (cosines->dtype == TEG_DTYPE_F32 || cosines->dtype == TEG_DTYPE_F16) && op->attr.rope.magnitude == 1 &&
+           cosines->shape.dims[0] == sines->shape.dims[0] && cosines->shape.dims[1] == sines->shape.dims[1];
+}
+
 /* The columns of the result, 0 for an op without one; false when the operands do not fit. */
 static bool infer(const struct teg_op *op, const struct teg_value *const in[TEG_OP_INPUTS], size_t *width)
 {
@@ -150,7 +158,8 @@ static bool infer(const struct teg_op *op, const struct teg_value *const in[TEG_
         return is_matrix(b, n) && (!c || is_vector(c, *width));
     case TEG_OP_ROPE: {
         const size_t pairs = teg_value_width(b), head = op->attr.rope.head_width;
-        return head && n % head == 0 && is_vector(b, pairs) && 2 * pairs <= head && (!c || is_vector(c, pairs));
+        const bool angles = is_vector(b, pairs) && (!c || is_vector(c, pairs));
+        return head && n % head == 0 && 2 * pairs <= head && (angles || are_tables(op, b, c));
     }
     case TEG_OP_KV_APPEND:
         *width = 0;

@@ -45,7 +45,9 @@ struct teg_value {
     X(EMBEDDING, "embedding", 2, 2) /* tokens [T] i32, table [V, D]; result = row · scale          */                 \
     X(RMS_NORM, "rms_norm", 2, 2)   /* x, weight [n]; over each n consecutive columns of a row     */                  \
     X(LINEAR, "linear", 2, 3)       /* x [T, K], W [N, K], (bias [N])                              */                  \
-    X(ROPE, "rope", 2, 3)           /* x, frequencies [n_pairs] (long-context frequencies)         */                  \
+    X(ROPE, "rope", 2, 3)           /* x, frequencies [n_pairs] (long-context frequencies); or:    */                  \
+                                    /* x, cos, sin [positions, n_pairs], f32 or f16: rows as they are, no position */  \
+                                    /* beyond them, no magnitude                                   */                  \
     X(KV_APPEND, "kv_append", 3, 3) /* k, v [T, G·K], state; no result                             */                 \
     X(ATTENTION, "attention", 2, 3) /* q [T, H·K], state (sinks [H])                               */                 \
     X(GLU, "glu", 2, 2)             /* gate, up [T, F]; result = act(gate) · up                    */                 \

@@ -213,6 +213,8 @@ static const char *read_inputs(struct raiser *r)
             counted_input(r, &m, POSITIONS, &v->type);
         } else if (v->type.kind == TEG_MIL_TENSOR && name_has(v->name, "mask")) {
             mask_input(r, &m, &v->type);
+        } else if (v->type.kind == TEG_MIL_TENSOR && (name_has(v->name, "cos") || name_has(v->name, "sin"))) {
+            teg_raise_wave_input(r, &m, &v->type, name_has(v->name, "cos"));
         } else {
             teg_raise_no(r, &m, "input %.80s: expected ids, positions or a mask, found another input", v->name);
         }
@@ -250,6 +252,7 @@ static const char *const required[][4] = {
     {"scaled_dot_product_attention", "query", "key", "value"},
     {"range_1d", "start", "end", "step"},
     {"concat", "values"},
+    {"stack", "values"},
 };
 static const char *const binary[] = {"add",  "sub",        "mul",     "real_div",      "floor_div", "pow",
                                      "less", "less_equal", "greater", "greater_equal", "equal",     "logical_and"};
@@ -400,6 +403,8 @@ static const char *input_text(const struct raiser *r, teg_mil_var_id id)
         return "token ids";
     if (m->kind == POSITIONS)
         return teg_view_has(&m->view, AXIS_TOKENS) ? "positions P … P + T - 1" : "P, the tokens before this call";
+    if (m->kind == COSINES || m->kind == SINES)
+        return m->kind == COSINES ? "cos(p · f), f = base^(-i/n)" : "sin(p · f), f = base^(-i/n)";
     return m->kind == MASK ? "causal: 0 where slot <= position, else -inf" : "not used";
 }
 
@@ -423,9 +428,8 @@ static void contract(const struct raiser *r, struct teg_buf *out)
                        r->meanings[block->outputs[i]]->last ? "the last token" : "every token",
                        block->n_outputs > 1 ? ", a part of the vocabulary" : "");
     teg_buf_printf(out, "weights    %u matrices as blocks, %u dense\n", r->n_block, r->n_f16);
-    if (r->table_error > 0)
-        teg_buf_printf(out, "positions  tables of cos and sin replaced by p · f; they differ by at most %.2g\n",
-                       r->table_error);
+    if (r->table_rows)
+        teg_buf_printf(out, "positions  tables of cos and sin, %zu rows\n", r->table_rows);
 }
 
 static enum teg_status fill(struct raiser *r, struct teg_raised *raised)
@@ -433,17 +437,19 @@ static enum teg_status fill(struct raiser *r, struct teg_raised *raised)
     struct teg_buf text = {0};
     contract(r, &text);
     const struct teg_graph *const g = r->graph;
-    *raised = (struct teg_raised){.graph = r->graph,
-                                  .function = r->function->name,
-                                  .n_layers = r->n_layers,
-                                  .n_heads = r->n_heads,
-                                  .n_kv_heads = r->n_kv_heads,
-                                  .head_width = r->head_width,
-                                  .ffn_width = r->ffn_width,
-                                  .context = (uint32_t)(r->context > 0 ? r->context : 4096),
-                                  .n_parameters = r->n_parameters,
-                                  .weights_bytes = r->weights_bytes,
-                                  .n_ops = (uint32_t)r->function->block.n_ops};
+    const int64_t context = r->context > 0 ? r->context : 4096;
+    *raised = (struct teg_raised){
+        .graph = r->graph,
+        .function = r->function->name,
+        .n_layers = r->n_layers,
+        .n_heads = r->n_heads,
+        .n_kv_heads = r->n_kv_heads,
+        .head_width = r->head_width,
+        .ffn_width = r->ffn_width,
+        .context = (uint32_t)(r->table_rows ? teg_min((size_t)context, r->table_rows) : (size_t)context),
+        .n_parameters = r->n_parameters,
+        .weights_bytes = r->weights_bytes,
+        .n_ops = (uint32_t)r->function->block.n_ops};
     for (uint32_t i = 0; i < g->n_ops; i++)
         if (g->ops[i].kind == TEG_OP_EMBEDDING)
             raised->width = (uint32_t)teg_value_width(&g->values[g->ops[i].result]);

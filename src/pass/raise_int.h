@@ -75,6 +75,8 @@ bool teg_view_reshape(struct view *v, const struct amount *dims, uint32_t rank);
 bool teg_view_same(const struct view *a, const struct view *b);
 /* The view's dims as numpy broadcasting of the two gives them; where both have factors, a's. */
 bool teg_view_broadcast(const struct view *a, const struct view *b, struct view *out);
+/* Two that differ in their offsets, side by side in dimension `dim`; one twice. False: they differ in more. */
+bool teg_view_join(const struct view *a, const struct view *b, uint32_t dim, struct view *out);
 /* Columns seen, and whether they are each seen once and are contiguous from offset on. */
 int64_t teg_view_width(const struct view *v);
 bool teg_view_whole(const struct view *v);
@@ -103,13 +105,15 @@ enum kind {
     NORMED,  /* rows a / sqrt(mean + eps) */
     DOUBLED,
     DOUBLED_NORM, /* [x, -x], and its layer norm */
-    TURNED,       /* [-second half, first half] of rows a */
+    TURNED,       /* [-second half, first half] of rows, or each pair as [-second, first] */
     ANGLES,
     COSINES,
     SINES, /* of positions times frequencies */
-    TABLE, /* rows of a constant table at the positions */
-    BY_COS,
-    BY_SIN, /* rows a (turned) times cos or sin b */
+    TABLE, /* rows of a constant table at the positions: `columns` wide, times scale */
+    WAVED,
+    TURNED_WAVED, /* rows (turned) times cos or sin b */
+    DIFFERENCE,
+    SUM, /* of two waved halves of heads, a and b */
     SILU,
     SIGMOID,
     GELU,       /* of rows a */
@@ -150,7 +154,7 @@ struct meaning {
     bool is_linear, weight_transposed;
     int64_t columns; /* of the whole value */
     bool last;       /* only the last token's */
-    float scale;     /* rows, scores, angles */
+    float scale;     /* rows, scores; cos, sin and tables: what they are multiplied by */
     float eps, cap;
     uint32_t group; /* norms, turned: columns of one head or row */
     /* INTEGERS */
@@ -163,6 +167,8 @@ struct meaning {
     teg_mil_var_id var; /* constant, table */
     const float *freqs; /* angles: [n_freqs], in columns of the view */
     uint32_t n_freqs;
+    bool by_contract; /* cos, sin: the caller's, from the package's base */
+    bool interleaved; /* turned: pairs are neighbours */
     uint32_t state, n_writes;
     const struct write *write;
 };
@@ -180,10 +186,20 @@ struct layer {                 /* one KV state of the graph */
     teg_value_id state;
 };
 
-struct rope { /* a pair of tables, read once */
-    teg_mil_var_id cos, sin;
-    teg_value_id frequencies;
-    float magnitude;
+struct pairing { /* of a head's columns: i and i + n_pairs, or neighbours */
+    uint32_t n_pairs;
+    bool interleaved;
+};
+
+struct rope { /* a table or frequencies, in the graph once for all uses */
+    teg_mil_var_id var;
+    const float *freqs;
+    float scale;
+    bool by_contract;
+    struct pairing pairing;
+    uint32_t n_columns;
+    const int64_t *columns; /* of the table */
+    teg_value_id value;
 };
 
 struct decoded { /* a constant that is in the graph */
@@ -215,7 +231,8 @@ struct raiser {
     struct decoded *decoded;
     uint32_t n_decoded, decoded_capacity;
     teg_mil_var_id tokens_var;
-    double table_error; /* worst |table - cos(p·f)| */
+    size_t table_rows; /* of the shortest table of positions; 0: none */
+    float rope_base;   /* from the metadata; 0: none */
     uint32_t n_heads, n_kv_heads, head_width, ffn_width;
     uint32_t n_f16, n_block; /* weights by how they are held */
     uint64_t n_parameters, weights_bytes;
@@ -282,9 +299,12 @@ bool teg_raise_int_binary(struct raiser *r, struct meaning *m, const struct mean
 bool teg_raise_mask_binary(struct raiser *r, struct meaning *m, const struct meaning *a, const struct meaning *b);
 bool teg_raise_score_binary(struct raiser *r, struct meaning *m, const struct meaning *a, const struct meaning *b);
 bool teg_raise_rope_binary(struct raiser *r, struct meaning *m, const struct meaning *a, const struct meaning *b);
-/* The frequencies as a constant of the graph. */
-teg_value_id teg_raise_frequencies(struct raiser *r, const struct meaning *cos, const struct meaning *sin,
-                                   float *magnitude, const char **why);
+/* Concat of two halves: of rows, of a rotation. False: they are none. */
+bool teg_raise_join_turned(struct meaning *m, const struct meaning *a, const struct meaning *b, uint32_t axis);
+bool teg_raise_join_rotation(struct raiser *r, struct meaning *m, const struct meaning *first,
+                             const struct meaning *second, uint32_t axis);
+/* An input of cosines or sines. */
+void teg_raise_wave_input(struct raiser *r, struct meaning *m, const struct teg_mil_type *type, bool is_cos);
 bool teg_raise_angles(struct raiser *r, struct meaning *m, const struct meaning *x, const struct meaning *y);
 bool teg_raise_attend_matmul(struct raiser *r, struct meaning *m, const struct meaning *x, const struct meaning *y,
                              bool tx, bool ty);

@@ -23,6 +23,10 @@ static bool may_move(const struct meaning *m)
     case COSINES:
     case SINES:
     case TABLE:
+    case WAVED:
+    case TURNED_WAVED:
+    case DIFFERENCE:
+    case SUM:
     case SILU:
     case SIGMOID:
     case GELU:
@@ -400,6 +404,8 @@ static void rule_gather(struct raiser *r, struct meaning *m)
         }
         m->kind = TABLE;
         m->var = x->var;
+        m->columns = teg_view_width(&m->view);
+        m->scale = 1;
     } else {
         teg_raise_no(r, m, "expected token ids or positions as indices, found others");
     }
@@ -430,54 +436,58 @@ static bool same_rows(const struct meaning *a, const struct meaning *b)
            a->last == b->last;
 }
 
-/* [x, -x], or [-second half, first half]. */
-static bool concat_rows(struct meaning *m, const struct meaning *a, const struct meaning *b, uint32_t axis)
+/* [x, -x] */
+static bool concat_doubled(struct meaning *m, const struct meaning *a, const struct meaning *b, uint32_t axis)
 {
     const struct factor *const f = teg_view_single(&a->view, axis);
     if (a->kind != ROWS || b->kind != ROWS || !f || f->axis != AXIS_COLUMNS || f->stride != 1 || !same_rows(a, b) ||
         a->scale != -b->scale || axis + 1 != a->view.rank)
         return false;
-    if (teg_view_same(&a->view, &b->view)) {
-        *m = *a;
-        m->kind = DOUBLED;
-        return true;
-    }
-    struct view whole = {.offset = b->view.offset}, moved = b->view;
-    struct factor wide = *f;
-    wide.size.n *= 2;
-    moved.offset += f->size.n;
-    if (!teg_view_same(&a->view, &moved))
+    if (!teg_view_same(&a->view, &b->view))
         return false;
-    for (uint32_t d = 0; d < axis; d++)
-        if (!teg_view_add_dim(&whole, &b->view.factors[teg_view_begin(&b->view, d)], b->view.count[d]))
-            return false;
-    if (!teg_view_add_dim(&whole, &wide, 1))
-        return false;
-    *m = *b;
-    m->kind = TURNED;
-    m->view = whole;
-    m->group = (uint32_t)wide.size.n;
+    *m = *a;
+    m->kind = DOUBLED;
     return true;
 }
 
 /* [f, f] of angles, cosines or sines. */
 static bool concat_twice(struct meaning *m, const struct meaning *a, const struct meaning *b, uint32_t axis)
 {
-    const bool periodic = a->kind == ANGLES || a->kind == COSINES || a->kind == SINES;
-    struct view v = {0};
-    if (!periodic || b->kind != a->kind || a->freqs != b->freqs || a->scale != b->scale ||
-        !teg_view_same(&a->view, &b->view))
+    const bool periodic = a->kind == ANGLES || a->kind == COSINES || a->kind == SINES || a->kind == TABLE;
+    struct view v;
+    if (!periodic || b->kind != a->kind || a->freqs != b->freqs || a->var != b->var || a->scale != b->scale ||
+        !teg_view_same(&a->view, &b->view) || !teg_view_join(&a->view, &b->view, axis, &v))
         return false;
-    for (uint32_t d = 0; d < a->view.rank; d++) {
-        struct factor parts[MAX_FACTORS] = {{AXIS_COLUMNS, teg_amount(2), 0}};
-        const uint32_t twice = d == axis;
-        memcpy(parts + twice, &a->view.factors[teg_view_begin(&a->view, d)], a->view.count[d] * sizeof *parts);
-        if (!teg_view_add_dim(&v, parts, a->view.count[d] + twice))
-            return false;
-    }
     *m = *a;
     m->view = v;
     return true;
+}
+
+static bool join(struct raiser *r, struct meaning *m, const struct meaning *a, const struct meaning *b, uint32_t axis)
+{
+    return concat_doubled(m, a, b, axis) || concat_twice(m, a, b, axis) || teg_raise_join_turned(m, a, b, axis) ||
+           teg_raise_join_rotation(r, m, a, b, axis);
+}
+
+static void rule_stack(struct raiser *r, struct meaning *m)
+{
+    const struct teg_mil_arg *const values = teg_mil_find_arg(r->op, "values");
+    int64_t axis = 0;
+    uint32_t n;
+    if (concat_ints(r, m, values))
+        return;
+    if (values->n_vars == 2 && teg_raise_numbers(r, "axis", &axis, 1, &n)) {
+        struct meaning *const parts = teg_raise_alloc(r, 2, sizeof *parts);
+        if (!parts)
+            return;
+        parts[0] = *teg_raise_var(r, values->vars[0]);
+        parts[1] = *teg_raise_var(r, values->vars[1]);
+        axis = axis < 0 ? axis + parts[0].view.rank + 1 : axis;
+        if (axis >= 0 && axis <= parts[0].view.rank && teg_view_insert(&parts[0].view, (uint32_t)axis) &&
+            teg_view_insert(&parts[1].view, (uint32_t)axis) && join(r, m, &parts[0], &parts[1], (uint32_t)axis))
+            return;
+    }
+    teg_raise_no(r, m, "expected halves of a head, or twice the same angles, found other parts");
 }
 
 static void rule_concat(struct raiser *r, struct meaning *m)
@@ -498,7 +508,7 @@ static void rule_concat(struct raiser *r, struct meaning *m)
     else if (values->n_vars == 2) {
         const struct meaning *const b = teg_raise_var(r, values->vars[1]);
         const uint32_t at = (uint32_t)(axis < 0 ? axis + a->view.rank : axis);
-        if (at < a->view.rank && (concat_rows(m, a, b, at) || concat_twice(m, a, b, at)))
+        if (at < a->view.rank && join(r, m, a, b, at))
             return;
     }
     if (values->n_vars > 1)
@@ -640,6 +650,7 @@ const struct teg_raise_row teg_raise_layout_rows[] = {
     {"shape", rule_shape},
     {"gather", rule_gather},
     {"concat", rule_concat},
+    {"stack", rule_stack},
     {"tile", rule_tile},
     {"range_1d", rule_range},
     {NULL, NULL},

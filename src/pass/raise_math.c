@@ -430,7 +430,8 @@ static void rule_add(struct raiser *r, struct meaning *m)
 static void rule_sub(struct raiser *r, struct meaning *m)
 {
     const struct meaning *const a = teg_raise_arg(r, "x"), *const b = teg_raise_arg(r, "y");
-    if (!teg_raise_int_binary(r, m, a, b) && !teg_raise_mask_binary(r, m, a, b) && !teg_raise_layer_binary(r, m, a, b))
+    if (!teg_raise_int_binary(r, m, a, b) && !teg_raise_mask_binary(r, m, a, b) && !teg_raise_rope_binary(r, m, a, b) &&
+        !teg_raise_layer_binary(r, m, a, b))
         teg_raise_no(r, m, "expected positions or a mask, found other terms");
 }
 

@@ -1,14 +1,17 @@
-/* pass/raise_rope.c: rotary positions: angles computed from positions, or tables gathered at them.
+/* pass/raise_rope.c: rotary positions: x · cos + turned(x) · sin, in whole heads or in halves.
  *
- * A table of cosines and one of sines name their frequencies: f is known roughly from row 1, and each doubling of the
- * position halves what is unknown, because the angle at 2p is known to a turn from the one at p. Every entry of both
- * tables is then compared with the angle's own cosine and sine, so a table that is anything else is refused. */
+ * A wave is what is multiplied on: the cosine or sine of positions times frequencies, or rows of a constant table.
+ * Which of the two a table holds is known from its use alone. Column j of a wave is column col(j) of its source; the
+ * two components of a pair must be turned by one angle, so their columns must be the same column, or hold the same
+ * values. Then the rotation is what it is for any values: tables go into the graph as they are, rounded or quantized.
+ *
+ * Not taken: finding the frequencies that a table was made from. Tables are in half precision, often quantized with the
+ * weights, and logits differ by 1e-2 from those of the program when they are replaced by exact angles. */
 #include <math.h>
 
 #include "pass/raise_int.h"
 
-/* What rounding to half precision, and 8-bit tables, may differ by. Above: not a rotation. */
-static const double worst_error = 0.02;
+enum { MOST_COLUMNS = 8192 };
 
 /* ---- angles ---- */
 
@@ -27,8 +30,12 @@ bool teg_raise_angles(struct raiser *r, struct meaning *m, const struct meaning 
             wide = (uint32_t)(type->rank - d); /* from the end */
             n_wide++;
         }
+    if (type->rank > 0 && n_wide == 0) { /* one frequency: heads of two columns */
+        n_wide = 1;
+        wide = constant_first && type->rank > 1 ? 2 : 1;
+    }
     const float *const freqs = n_wide == 1 ? teg_raise_floats(r, c->var, &n, &why) : NULL;
-    if (!freqs || n > 4096) {
+    if (!freqs || n > MOST_COLUMNS / 2) {
         teg_raise_no(r, m, "expected positions times a vector of frequencies, found another constant");
         return true;
     }
@@ -67,172 +74,189 @@ static void rule_cos(struct raiser *r, struct meaning *m)
     m->kind = strcmp(r->op->type, "cos") == 0 ? COSINES : SINES;
 }
 
-/* ---- tables ---- */
-
-struct tables {
-    const float *cos, *sin; /* [rows, width] */
-    size_t rows, width;
-    double magnitude;
-};
-
-static double entry(const float *table, const struct tables *t, size_t row, size_t column)
-{
-    return (double)table[row * t->width + column] / t->magnitude;
-}
-
-/* The frequency of one column. */
-static double frequency(const struct tables *t, size_t column)
-{
-    double f = atan2(entry(t->sin, t, 1, column), entry(t->cos, t, 1, column));
-    for (size_t p = 2; p < t->rows; p *= 2) {
-        const double angle = atan2(entry(t->sin, t, p, column), entry(t->cos, t, p, column));
-        const double turns = round((f * (double)p - angle) / (2 * acos(-1.0)));
-        f = (angle + turns * 2 * acos(-1.0)) / (double)p;
-    }
-    return f;
-}
-
-/* Frequencies are nearly always base^(-i/n): then the base of all is a better estimate than each alone. */
-static void fit_base(double *f, size_t n, const struct tables *t)
-{
-    double sum = 0, weight = 0;
-    for (size_t i = 1; i < n; i++) {
-        if (!(f[i] > 0))
-            return;
-        const double w = f[i] * f[i]; /* the error of log f is that of f over f */
-        sum += w * log(f[i]) / (-(double)i / (double)n) * ((double)i * (double)i);
-        weight += w * ((double)i * (double)i);
-    }
-    if (n < 2 || weight == 0)
-        return;
-    double base = exp(sum / weight);
-    if (fabs(base - round(base)) < 1e-3 * base && base > 100)
-        base = fabs(base - 100 * round(base / 100)) < 1e-3 * base ? 100 * round(base / 100) : base;
-    for (size_t i = 0; i < n; i++)
-        if (fabs(pow(base, -(double)i / (double)n) - f[i]) * (double)t->rows > 8 * worst_error)
-            return;
-    for (size_t i = 0; i < n; i++)
-        f[i] = pow(base, -(double)i / (double)n);
-}
-
-static double difference(const struct tables *t, const double *f, size_t n, bool interleaved)
-{
-    double worst = 0;
-    for (size_t p = 0; p < t->rows; p++)
-        for (size_t c = 0; c < t->width; c++) {
-            const double angle = (double)p * f[interleaved ? c / 2 : c % n];
-            worst = fmax(worst, fabs(entry(t->cos, t, p, c) - cos(angle)));
-            worst = fmax(worst, fabs(entry(t->sin, t, p, c) - sin(angle)));
-        }
-    return worst;
-}
-
-static bool read_table(struct raiser *r, teg_mil_var_id var, const float **values, size_t *rows, size_t *width,
-                       const char **why)
-{
-    uint64_t dims[2];
-    uint32_t rank;
-    size_t n;
-    if (!teg_raise_dims(r, var, dims, &rank) || rank != 2) {
-        *why = "expected tables [positions, width], found another shape";
-        return false;
-    }
-    *values = teg_raise_floats(r, var, &n, why);
-    *rows = (size_t)dims[0];
-    *width = (size_t)dims[1];
-    return *values != NULL;
-}
-
-static teg_value_id add_frequencies(struct raiser *r, const float *freqs, uint32_t n)
-{
-    teg_value_id v = TEG_NO_VALUE;
-    float *const copy = teg_arena_alloc(r->arena, n * sizeof *copy);
-    if (!copy) {
-        teg_raise_keep(r, teg_base_fail_memory(r->err, "frequencies", n * sizeof *copy));
-        return v;
-    }
-    memcpy(copy, freqs, n * sizeof *copy);
-    const uint64_t dims[1] = {n};
-    teg_raise_keep(
-        r, teg_graph_const(r->graph, "rope.frequencies", TEG_DTYPE_F32, 1, dims, copy, n * sizeof *copy, &v, r->err));
-    return v;
-}
-
-static bool fit_tables(struct raiser *r, teg_mil_var_id cos_var, teg_mil_var_id sin_var, struct rope *rope,
-                       const char **why)
-{
-    struct tables t = {0};
-    size_t rows, width;
-    if (!read_table(r, cos_var, &t.cos, &t.rows, &t.width, why) || !read_table(r, sin_var, &t.sin, &rows, &width, why))
-        return false;
-    const size_t n = t.width / 2;
-    t.magnitude = (double)t.cos[0];
-    *why = "expected tables of cosines and sines of one size, found others";
-    if (rows != t.rows || width != t.width || t.width % 2 || t.rows < 2 || n == 0 || n > 4096 ||
-        !(t.magnitude > 0.1 && t.magnitude < 10))
-        return false;
-    if (fabs(t.magnitude - 1) < worst_error / 2)
-        t.magnitude = 1;
-    double *const f = teg_raise_alloc(r, n, sizeof *f);
-    float *const freqs = teg_raise_alloc(r, n, sizeof *freqs);
-    if (!f || !freqs)
-        return false;
-    for (size_t i = 0; i < n; i++)
-        f[i] = frequency(&t, i);
-    fit_base(f, n, &t);
-    const double worst = difference(&t, f, n, false);
-    *why = "expected entries within 0.02 of the cosines and sines of p · f, found others; the tables are no rotation";
-    if (!(worst <= worst_error))
-        return false;
-    r->table_error = fmax(r->table_error, worst);
-    for (size_t i = 0; i < n; i++)
-        freqs[i] = (float)f[i];
-    *rope = (struct rope){cos_var, sin_var, add_frequencies(r, freqs, (uint32_t)n), (float)t.magnitude};
-    return r->status == TEG_OK;
-}
-
-teg_value_id teg_raise_frequencies(struct raiser *r, const struct meaning *c, const struct meaning *s, float *magnitude,
-                                   const char **why)
-{
-    struct rope rope;
-    *magnitude = 1;
-    if (c->kind == TABLE && s->kind == TABLE) {
-        for (uint32_t i = 0; i < r->n_ropes; i++)
-            if (r->ropes[i].cos == c->var && r->ropes[i].sin == s->var) {
-                *magnitude = r->ropes[i].magnitude;
-                return r->ropes[i].frequencies;
-            }
-        if (!fit_tables(r, c->var, s->var, &rope, why))
-            return TEG_NO_VALUE;
-    } else if (c->kind == COSINES && s->kind == SINES && c->freqs == s->freqs) {
-        for (uint32_t i = 0; i < r->n_ropes; i++)
-            if (r->ropes[i].cos == TEG_MIL_NO_VAR &&
-                memcmp(r->graph->values[r->ropes[i].frequencies].data, c->freqs, c->n_freqs * sizeof *c->freqs) == 0)
-                return r->ropes[i].frequencies;
-        rope = (struct rope){TEG_MIL_NO_VAR, TEG_MIL_NO_VAR, add_frequencies(r, c->freqs, c->n_freqs), 1};
-    } else {
-        *why = "expected a cosine and a sine of the same angles, found others";
-        return TEG_NO_VALUE;
-    }
-    if (r->status != TEG_OK || !teg_raise_grow(r, &r->ropes, r->n_ropes, &r->rope_capacity, sizeof *r->ropes))
-        return TEG_NO_VALUE;
-    r->ropes[r->n_ropes++] = rope;
-    *magnitude = rope.magnitude;
-    return rope.frequencies;
-}
-
-/* ---- the rotation: x · cos + turned(x) · sin ---- */
+/* ---- waves ---- */
 
 static bool is_wave(const struct meaning *m)
 {
     return m->kind == COSINES || m->kind == SINES || m->kind == TABLE;
 }
 
-/* The waves must lie along tokens and the columns of a head, as [f, f]. */
+static bool same_wave(const struct meaning *a, const struct meaning *b)
+{
+    return a == b || (a->kind == b->kind && a->var == b->var && a->freqs == b->freqs && a->scale == b->scale &&
+                      teg_view_same(&a->view, &b->view));
+}
+
+/* The source's column for each of the n columns of the wave's last dimension; NULL: too many, or memory. */
+static int64_t *columns_of(struct raiser *r, const struct meaning *wave, uint32_t *n)
+{
+    const struct view *const v = &wave->view;
+    const uint32_t last = v->rank - 1, at = teg_view_begin(v, last);
+    struct amount size;
+    if (!teg_view_size(v, last, &size) || !teg_amount_fixed(size) || size.n < 1 || size.n > MOST_COLUMNS)
+        return NULL;
+    int64_t *const columns = teg_raise_alloc(r, (size_t)size.n, sizeof *columns);
+    for (int64_t j = 0; columns && j < size.n; j++) {
+        int64_t rest = j;
+        columns[j] = v->offset;
+        for (uint32_t k = v->count[last]; k-- > 0;) {
+            columns[j] += rest % v->factors[at + k].size.n * v->factors[at + k].stride;
+            rest /= v->factors[at + k].size.n;
+        }
+    }
+    *n = (uint32_t)size.n;
+    return columns;
+}
+
+/* Both columns of a table hold the same. */
+static bool same_values(const float *table, size_t n, size_t width, int64_t a, int64_t b)
+{
+    for (size_t row = 0; a != b && row < n / width; row++)
+        if (table[row * width + (size_t)a] != table[row * width + (size_t)b])
+            return false;
+    return true;
+}
+
+/* One column for each pair, from one column for each component. */
+static bool pair_columns(const struct pairing *p, const float *table, size_t n, size_t width, int64_t *columns)
+{
+    for (uint32_t i = 0; i < p->n_pairs; i++) {
+        const int64_t a = columns[p->interleaved ? 2 * i : i], b = columns[p->interleaved ? 2 * i + 1 : i + p->n_pairs];
+        if (a != b && !(table && same_values(table, n, width, a, b)))
+            return false;
+    }
+    for (uint32_t i = 0; i < p->n_pairs && p->interleaved; i++)
+        columns[i] = columns[2 * i];
+    return true;
+}
+
+static teg_value_id add_constant(struct raiser *r, const char *name, enum teg_dtype dtype, uint32_t rank,
+                                 const uint64_t *dims, const float *values)
+{
+    teg_value_id v = TEG_NO_VALUE;
+    const size_t n = (size_t)(dims[0] * (rank == 2 ? dims[1] : 1)), item = dtype == TEG_DTYPE_F16 ? 2 : 4;
+    uint8_t *const copy = teg_arena_alloc(r->arena, n * item);
+    if (!copy) {
+        teg_raise_keep(r, teg_base_fail_memory(r->err, "rotary positions", n * item));
+        return v;
+    }
+    for (size_t i = 0; i < n; i++) {
+        const uint16_t half = teg_f32_to_f16(values[i]);
+        memcpy(copy + i * item, item == 2 ? (const void *)&half : &values[i], item);
+    }
+    teg_raise_keep(r, teg_graph_const(r->graph, name, dtype, rank, dims, copy, n * item, &v, r->err));
+    return r->status == TEG_OK ? v : TEG_NO_VALUE;
+}
+
+/* The columns of a table that pairs need, [rows, n_pairs]. */
+static teg_value_id cut_table(struct raiser *r, const struct meaning *wave, const struct pairing *p, int64_t *columns,
+                              bool whole, const char **why)
+{
+    size_t n;
+    const float *const values = teg_raise_floats(r, wave->var, &n, why);
+    const size_t width = (size_t)wave->columns, rows = n / width;
+    if (!values)
+        return TEG_NO_VALUE;
+    if (whole && !pair_columns(p, values, n, width, columns)) {
+        *why = "expected a table that turns both components of a pair by one angle, found other values";
+        return TEG_NO_VALUE;
+    }
+    float *const cut = teg_raise_alloc(r, rows * p->n_pairs, sizeof *cut);
+    for (size_t i = 0; cut && i < rows * p->n_pairs; i++)
+        cut[i] = values[i / p->n_pairs * width + (size_t)columns[i % p->n_pairs]] * wave->scale;
+    const bool half = r->program->vars[wave->var].type.dtype == TEG_MIL_FP16 && wave->scale == 1;
+    const uint64_t dims[2] = {rows, p->n_pairs};
+    r->table_rows = r->table_rows && r->table_rows < rows ? r->table_rows : rows;
+    return cut ? add_constant(r, r->program->vars[wave->var].name, half ? TEG_DTYPE_F16 : TEG_DTYPE_F32, 2, dims, cut)
+               : TEG_NO_VALUE;
+}
+
+static teg_value_id cut_frequencies(struct raiser *r, const struct meaning *wave, const struct pairing *p,
+                                    int64_t *columns, bool whole, const char **why)
+{
+    /* Whole heads of an input: which columns are alike is seen from the pairing, for nothing else is a rotation. */
+    const bool given_whole = wave->by_contract && wave->columns == 2 * (int64_t)p->n_pairs;
+    if (whole && !given_whole && !pair_columns(p, NULL, 0, 0, columns)) {
+        *why = "expected both components of a pair to turn by one angle, found different frequencies";
+        return TEG_NO_VALUE;
+    }
+    float *const f = teg_raise_alloc(r, p->n_pairs, sizeof *f);
+    for (uint32_t i = 0; f && i < p->n_pairs; i++) {
+        const double at = given_whole ? i : (double)columns[i];
+        f[i] = wave->by_contract ? (float)pow((double)r->rope_base, -at / p->n_pairs) : wave->freqs[columns[i]];
+    }
+    const uint64_t dims[1] = {p->n_pairs};
+    return f ? add_constant(r, "rope.frequencies", TEG_DTYPE_F32, 1, dims, f) : TEG_NO_VALUE;
+}
+
+/* The constant of the graph for a wave; one for all its uses. */
+static teg_value_id wave_value(struct raiser *r, const struct meaning *wave, const struct pairing *p, const char **why)
+{
+    uint32_t n = 0;
+    int64_t *const columns = columns_of(r, wave, &n);
+    int64_t *const key = columns ? teg_raise_alloc(r, n, sizeof *key) : NULL;
+    if (!key || (n != p->n_pairs && n != 2 * p->n_pairs)) {
+        *why = "expected as many columns of cos and sin as a head has components or pairs, found another number";
+        return TEG_NO_VALUE;
+    }
+    memcpy(key, columns, n * sizeof *key);
+    for (uint32_t i = 0; i < r->n_ropes; i++) {
+        const struct rope *const known = &r->ropes[i];
+        if (known->var == wave->var && known->freqs == wave->freqs && known->scale == wave->scale &&
+            known->by_contract == wave->by_contract && known->pairing.n_pairs == p->n_pairs &&
+            known->pairing.interleaved == p->interleaved && known->n_columns == n &&
+            memcmp(known->columns, key, n * sizeof *key) == 0)
+            return known->value;
+    }
+    const struct teg_arena saved = r->scratch; /* decoded tables live only as long as this */
+    teg_arena_init(&r->scratch, saved.allocator);
+    const teg_value_id v =
+        (wave->kind == TABLE ? cut_table : cut_frequencies)(r, wave, p, columns, n == 2 * p->n_pairs, why);
+    teg_arena_free(&r->scratch);
+    r->scratch = saved;
+    if (v == TEG_NO_VALUE || !teg_raise_grow(r, &r->ropes, r->n_ropes, &r->rope_capacity, sizeof *r->ropes))
+        return TEG_NO_VALUE;
+    const float scale = wave->scale;
+    r->ropes[r->n_ropes++] = (struct rope){wave->var, wave->freqs, scale, wave->by_contract, *p, n, key, v};
+    return v;
+}
+
+/* Operands and attributes of the rotation by these waves. */
+static bool rope_op(struct raiser *r, const struct meaning *c, const struct meaning *s, const struct pairing *p,
+                    struct teg_op *op, const char **why)
+{
+    const bool tables = c->kind == TABLE && s->kind == TABLE;
+    *op = (struct teg_op){.kind = TEG_OP_ROPE, .n_inputs = tables ? 3 : 2};
+    op->attr.rope.head_width = 2 * p->n_pairs;
+    op->attr.rope.interleaved = p->interleaved;
+    op->attr.rope.magnitude = tables ? 1 : c->scale;
+    if (!tables && !(c->kind == COSINES && s->kind == SINES && c->freqs == s->freqs && c->scale == s->scale &&
+                     c->by_contract == s->by_contract)) {
+        *why = "expected a cosine and a sine of the same angles, found others";
+        return false;
+    }
+    op->inputs[1] = wave_value(r, c, p, why);
+    const teg_value_id second = op->inputs[1] == TEG_NO_VALUE ? TEG_NO_VALUE : wave_value(r, s, p, why);
+    if (tables)
+        op->inputs[2] = second;
+    else if (second != TEG_NO_VALUE && second != op->inputs[1])
+        *why = "expected a cosine and a sine of the same angles, found others";
+    if (second != TEG_NO_VALUE && tables &&
+        r->graph->values[second].shape.dims[0] != r->graph->values[op->inputs[1]].shape.dims[0]) {
+        *why = "expected tables of cosines and sines of one size, found others";
+        return false;
+    }
+    return second != TEG_NO_VALUE && (tables || second == op->inputs[1]);
+}
+
+/* ---- the rotation ---- */
+
+/* The waves must lie along tokens, and their columns along those of x's heads. */
 static bool lies_along(const struct meaning *x, const struct meaning *wave)
 {
     const struct view *const v = &x->view, *const w = &wave->view;
-    if (w->rank > v->rank || v->rank == 0)
+    struct amount a, b;
+    if (w->rank > v->rank || w->rank == 0)
         return false;
     const uint32_t skip = v->rank - w->rank;
     for (uint32_t d = 0; d + 1 < w->rank; d++) {
@@ -241,52 +265,140 @@ static bool lies_along(const struct meaning *x, const struct meaning *wave)
             return false;
     }
     const struct factor *const head = teg_view_single(v, v->rank - 1);
-    const struct factor *const last = &w->factors[teg_view_begin(w, w->rank - 1)];
-    const uint32_t n = w->count[w->rank - 1];
-    if (!head || head->axis != AXIS_COLUMNS || head->stride != 1)
-        return false;
-    if (wave->kind == TABLE)
-        return n == 1 && last->stride == 1 && last->size.n == head->size.n;
-    return n == 2 && last[0].stride == 0 && last[0].size.n == 2 && last[1].stride == 1 &&
-           2 * last[1].size.n == head->size.n;
+    return head && head->axis == AXIS_COLUMNS && head->stride > 0 && teg_view_size(w, w->rank - 1, &a) &&
+           teg_view_size(v, v->rank - 1, &b) && teg_amount_same(a, b);
 }
 
-static void rotate(struct raiser *r, struct meaning *m, const struct meaning *x, const struct meaning *turned)
+static bool same_source(const struct meaning *a, const struct meaning *b)
+{
+    return a->is_linear == b->is_linear && a->last == b->last && a->scale == b->scale &&
+           (a->is_linear ? a->a == b->a && a->weight == b->weight && a->bias == b->bias : a->value == b->value);
+}
+
+/* Halves of heads with columns like `half`, `apart` columns from each other. */
+static bool find_pairing(const struct factor *half, int64_t apart, struct pairing *p)
+{
+    if (!half || half->axis != AXIS_COLUMNS || half->size.n > MOST_COLUMNS / 2)
+        return false;
+    *p = (struct pairing){(uint32_t)half->size.n, half->stride == 2 && apart == 1};
+    return p->interleaved || (half->stride == 1 && apart == half->size.n);
+}
+
+/* [-second, first] */
+bool teg_raise_join_turned(struct meaning *m, const struct meaning *a, const struct meaning *b, uint32_t axis)
+{
+    struct pairing p;
+    struct view whole;
+    const uint32_t rank = a->view.rank, from_end = axis + 1 == rank && a->view.count[axis] == 0 ? 2 : 1;
+    struct meaning negated = *a;
+    negated.scale = -a->scale;
+    if (a->kind != ROWS || b->kind != ROWS || !same_source(&negated, b) || rank < from_end ||
+        !find_pairing(teg_view_single(&b->view, rank - from_end), a->view.offset - b->view.offset, &p) ||
+        (axis != rank - 1) || !teg_view_join(&b->view, &a->view, axis, &whole))
+        return false;
+    *m = *b;
+    m->kind = TURNED;
+    m->view = whole;
+    m->group = 2 * p.n_pairs;
+    m->interleaved = p.interleaved;
+    return true;
+}
+
+/* m = the rows `x` (of any kind; its view is that of whole heads) turned. */
+static void rotate(struct raiser *r, struct meaning *m, const struct meaning *x, const struct meaning *c,
+                   const struct meaning *s, const struct pairing *p)
 {
     const char *why = NULL;
-    float magnitude;
+    struct teg_op op;
     struct meaning *const rows = teg_raise_alloc(r, 1, sizeof *rows);
     if (!rows)
         return;
     *rows = *x;
     rows->kind = ROWS;
-    const bool same = x->is_linear == turned->is_linear && x->scale == turned->scale &&
-                      teg_view_same(&x->view, &turned->view) &&
-                      (x->is_linear ? x->a == turned->a && x->weight == turned->weight : x->value == turned->value);
-    if (!same) {
-        teg_raise_no(r, m, "expected x · cos + turned(x) · sin of one x, found two");
-        return;
-    }
-    const teg_value_id f = teg_raise_frequencies(r, x->b, turned->b, &magnitude, &why);
-    const teg_value_id v = f == TEG_NO_VALUE ? f : teg_raise_value(r, rows, &why);
+    const teg_value_id v = rope_op(r, c, s, p, &op, &why) ? teg_raise_value(r, rows, &why) : TEG_NO_VALUE;
     if (v == TEG_NO_VALUE) {
         teg_raise_no(r, m, "%s", why ? why : "out of memory");
         return;
     }
-    struct teg_op op = {.kind = TEG_OP_ROPE, .n_inputs = 2, .inputs = {v, f}};
-    op.attr.rope.head_width = turned->group;
-    op.attr.rope.magnitude = magnitude;
+    op.inputs[0] = v;
     teg_raise_rows(m, teg_raise_emit(r, &op), teg_view_width(&x->view), &x->view);
     m->last = x->last;
 }
 
+/* x · cos + turned(x) · sin */
+static void rotate_whole(struct raiser *r, struct meaning *m, const struct meaning *x, const struct meaning *turned)
+{
+    const struct pairing p = {turned->group / 2, turned->interleaved};
+    if (!same_source(x, turned) || !teg_view_same(&x->view, &turned->view))
+        teg_raise_no(r, m, "expected x · cos + turned(x) · sin of one x, found two");
+    else
+        rotate(r, m, x, x->b, turned->b, &p);
+}
+
+/* first · wave - second · wave, or their sum: half of a rotation, until both halves are put side by side. */
+static void half_rotation(struct raiser *r, struct meaning *m, const struct meaning *a, const struct meaning *b,
+                          bool adds)
+{
+    struct meaning *const positive = teg_raise_alloc(r, 1, sizeof *positive);
+    if (!positive)
+        return;
+    if (adds && a->scale < 0) {
+        const struct meaning *const other = a;
+        a = b;
+        b = other;
+    }
+    *positive = *b;
+    positive->scale = fabsf(b->scale);
+    const bool is_sum = adds == (b->scale == a->scale);
+    struct view there = b->view;
+    there.offset = a->view.offset;
+    if (!same_source(a, positive) || !teg_view_same(&a->view, &there)) {
+        teg_raise_no(r, m, "expected two halves of the same heads, each times cos or sin, found others");
+        return;
+    }
+    *m = *a;
+    m->kind = is_sum ? SUM : DIFFERENCE;
+    m->a = a;
+    m->b = positive;
+    m->view = is_sum ? (a->view.offset > b->view.offset ? a : b)->view : a->view;
+}
+
+bool teg_raise_join_rotation(struct raiser *r, struct meaning *m, const struct meaning *first,
+                             const struct meaning *second, uint32_t axis)
+{
+    if (first->kind != DIFFERENCE || second->kind != SUM)
+        return false;
+    const struct meaning *const x = first->a, *const y = first->b;
+    const bool in_order = same_source(x, second->a) && teg_view_same(&x->view, &second->a->view);
+    const struct meaning *const xs = in_order ? second->a : second->b, *const ys = in_order ? second->b : second->a;
+    struct meaning *const whole = teg_raise_alloc(r, 1, sizeof *whole);
+    if (!whole)
+        return true;
+    *whole = *x;
+    const struct factor *const head = teg_view_single(&x->view, x->view.rank - 1);
+    struct pairing p = {0};
+    const bool good = same_source(x, xs) && same_source(y, ys) && teg_view_same(&x->view, &xs->view) &&
+                      teg_view_same(&y->view, &ys->view) && same_wave(x->b, ys->b) && same_wave(y->b, xs->b) &&
+                      teg_view_join(&first->view, &second->view, axis, &whole->view) &&
+                      find_pairing(head, second->view.offset - first->view.offset, &p);
+    if (good)
+        rotate(r, m, whole, x->b, y->b, &p);
+    else
+        teg_raise_no(r, m, "expected both halves of one rotation side by side, found others");
+    return true;
+}
+
 bool teg_raise_rope_binary(struct raiser *r, struct meaning *m, const struct meaning *a, const struct meaning *b)
 {
-    if (strcmp(r->op->type, "add") == 0) {
-        if (a->kind == BY_COS && b->kind == BY_SIN)
-            rotate(r, m, a, b);
-        else if (a->kind == BY_SIN && b->kind == BY_COS)
-            rotate(r, m, b, a);
+    const bool adds = strcmp(r->op->type, "add") == 0;
+    float s;
+    if (adds || strcmp(r->op->type, "sub") == 0) {
+        if (adds && a->kind == WAVED && b->kind == TURNED_WAVED)
+            rotate_whole(r, m, a, b);
+        else if (adds && a->kind == TURNED_WAVED && b->kind == WAVED)
+            rotate_whole(r, m, b, a);
+        else if (a->kind == WAVED && b->kind == WAVED)
+            half_rotation(r, m, a, b, adds);
         else
             return false;
         return true;
@@ -300,14 +412,76 @@ bool teg_raise_rope_binary(struct raiser *r, struct meaning *m, const struct mea
     }
     if (!is_wave(b)) /* positions times frequencies by broadcasting */
         return (a->kind == POSITIONS || b->kind == POSITIONS) && teg_raise_angles(r, m, a, b);
+    if (teg_raise_scalar(r, a, &s)) { /* the magnitude of yarn and others */
+        *m = *b;
+        m->scale *= s;
+        return true;
+    }
     if ((a->kind != ROWS && a->kind != TURNED) || !lies_along(a, b)) {
         teg_raise_no(r, m, "expected rows seen as heads times cos or sin along each head, found another layout");
         return true;
     }
     *m = *a;
-    m->kind = a->kind == ROWS ? BY_COS : BY_SIN;
+    m->kind = a->kind == ROWS ? WAVED : TURNED_WAVED;
     m->b = b;
     return true;
+}
+
+/* ---- cos and sin that come as inputs ---- */
+
+/* "10000", "500000.0"; 0: another text. By hand: strtod hangs on the host program's locale. */
+static float base_number(const struct teg_string *text)
+{
+    double x = 0, step = 0;
+    for (size_t i = 0; i < text->n_bytes; i++) {
+        const char c = text->bytes[i];
+        if (c == '.' && step == 0)
+            step = 1;
+        else if (c >= '0' && c <= '9' && step == 0)
+            x = 10 * x + (c - '0');
+        else if (c >= '0' && c <= '9')
+            x += (c - '0') * (step /= 10);
+        else
+            return 0;
+    }
+    return x > 1 && x < 1e12 ? (float)x : 0;
+}
+
+/* Their values are the caller's, who made them from a base that the package must name. */
+void teg_raise_wave_input(struct raiser *r, struct meaning *m, const struct teg_mil_type *type, bool is_cos)
+{
+    static const char *const keys[] = {"rope_theta", "rope.freq_base", "rope_freq_base", "rope_base"};
+    m->kind = is_cos ? COSINES : SINES;
+    m->by_contract = true;
+    m->scale = 1;
+    m->var = TEG_MIL_NO_VAR;
+    for (size_t i = 0; i < r->program->n_user_metadata && r->rope_base == 0; i++) {
+        const struct teg_string *const entry = r->program->user_metadata[i];
+        for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
+            if (entry[0].n_bytes == strlen(keys[k]) && memcmp(entry[0].bytes, keys[k], entry[0].n_bytes) == 0)
+                r->rope_base = base_number(&entry[1]);
+    }
+    if (r->rope_base == 0) {
+        teg_raise_no(r, m, "expected a metadata entry rope_theta, from which the caller makes cos and sin, found none");
+        return;
+    }
+    const bool flexible = !teg_amount_is(r->tokens, 1);
+    for (int32_t d = 0; d < type->rank; d++) {
+        const bool is_time =
+            d < type->rank - 1 && flexible &&
+            (type->dims[d] == TEG_MIL_UNKNOWN ? r->tokens.t == 1 : teg_amount_is(r->tokens, type->dims[d]));
+        if (d == type->rank - 1 && type->dims[d] > 0 && type->dims[d] <= MOST_COLUMNS) {
+            m->columns = type->dims[d];
+            teg_view_columns(&m->view, m->columns);
+        } else if (is_time && !teg_view_has(&m->view, AXIS_TOKENS))
+            (void)teg_view_add_dim(&m->view, &(struct factor){AXIS_TOKENS, r->tokens, 0}, 1);
+        else if (type->dims[d] == 1)
+            (void)teg_view_add_dim(&m->view, NULL, 0);
+        else
+            break;
+    }
+    if ((int32_t)m->view.rank != type->rank || type->rank < 1 || (flexible && !teg_view_has(&m->view, AXIS_TOKENS)))
+        teg_raise_no(r, m, "expected cos and sin of shape [1, T, columns], found another shape");
 }
 
 const struct teg_raise_row teg_raise_rope_rows[] = {{"cos", rule_cos}, {"sin", rule_cos}, {NULL, NULL}};

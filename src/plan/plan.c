@@ -32,8 +32,7 @@ struct planner {
     struct teg_lifetime *buffers; /* widths are also the strides until placement */
     uint32_t *strides;            /* of each buffer */
     uint32_t n_buffers;
-    teg_value_id *rope_values; /* frequencies of each rope table, for sharing */
-    uint32_t *quantized;       /* [n_values]: 1 + number of the step that quantizes it, 0: none yet */
+    uint32_t *quantized; /* [n_values]: 1 + number of the step that quantizes it, 0: none yet */
 };
 
 static const struct teg_value *value_of(const struct planner *p, teg_value_id id)
@@ -122,26 +121,36 @@ static void in_place(struct planner *p, uint32_t op_index, teg_value_id x)
     copy->out = operand(p, op->result);
 }
 
-static enum teg_status rope_table(struct planner *p, const struct teg_op *op, uint32_t *index)
+static bool same_rope(const struct teg_rope_table *a, const struct teg_rope_table *b)
+{
+    return a->frequencies == b->frequencies && a->long_frequencies == b->long_frequencies && a->cos == b->cos &&
+           a->sin == b->sin && a->magnitude == b->magnitude && a->original_context == b->original_context;
+}
+
+static uint32_t rope_table(struct planner *p, const struct teg_op *op)
 {
     struct teg_plan *const plan = p->plan;
     const struct teg_value *const f = value_of(p, op->inputs[1]);
+    const struct teg_value *const second = op->n_inputs > 2 ? value_of(p, op->inputs[2]) : NULL;
+    struct teg_rope_table table = {.n_pairs = (uint32_t)teg_value_width(f),
+                                   .original_context = op->attr.rope.original_context,
+                                   .magnitude = op->attr.rope.magnitude};
+    if (f->shape.rank == 1) {
+        table.frequencies = f->data;
+        table.long_frequencies = second ? second->data : NULL;
+    } else {
+        table.cos = f->data;
+        table.sin = second->data;
+        table.row_dtype = f->dtype;
+        table.n_rows = (size_t)f->shape.dims[0];
+        table.row_bytes = f->n_bytes / table.n_rows;
+        plan->max_positions = teg_min(plan->max_positions, table.n_rows);
+    }
     for (uint32_t i = 0; i < plan->n_rope_tables; i++)
-        if (p->rope_values[i] == op->inputs[1] && plan->rope_tables[i].magnitude == op->attr.rope.magnitude) {
-            *index = i;
-            return TEG_OK;
-        }
-    const uint32_t i = plan->n_rope_tables++;
-    p->rope_values[i] = op->inputs[1];
-    plan->rope_tables[i] = (struct teg_rope_table){
-        .frequencies = f->data,
-        .long_frequencies = op->n_inputs > 2 ? value_of(p, op->inputs[2])->data : NULL,
-        .n_pairs = (uint32_t)teg_value_width(f),
-        .original_context = op->attr.rope.original_context,
-        .magnitude = op->attr.rope.magnitude,
-    };
-    *index = i;
-    return TEG_OK;
+        if (same_rope(&plan->rope_tables[i], &table))
+            return i;
+    plan->rope_tables[plan->n_rope_tables] = table;
+    return plan->n_rope_tables++;
 }
 
 /* Layers are numbered in the order in which they append. */
@@ -264,7 +273,7 @@ static void plan_norm(struct planner *p, uint32_t i)
     set_output(p, s, op);
 }
 
-static enum teg_status plan_rope(struct planner *p, uint32_t i)
+static void plan_rope(struct planner *p, uint32_t i)
 {
     const struct teg_op *const op = &p->graph->ops[i];
     in_place(p, i, op->inputs[0]);
@@ -273,7 +282,7 @@ static enum teg_status plan_rope(struct planner *p, uint32_t i)
     s->interleaved = op->attr.rope.interleaved;
     set_output(p, s, op);
     s->a = s->out;
-    return rope_table(p, op, &s->rope_table);
+    s->rope_table = rope_table(p, op);
 }
 
 static void plan_attention(struct planner *p, uint32_t i, teg_value_id *states)
@@ -339,7 +348,8 @@ static enum teg_status plan_op(struct planner *p, uint32_t i, uint32_t *skip, te
         plan_linear(p, i, skip);
         return TEG_OK;
     case TEG_OP_ROPE:
-        return plan_rope(p, i);
+        plan_rope(p, i);
+        return TEG_OK;
     case TEG_OP_KV_APPEND:
     case TEG_OP_ATTENTION:
         plan_attention(p, i, states);
@@ -453,16 +463,16 @@ enum teg_status teg_plan_new(const struct teg_graph *g, const struct teg_cpu *cp
     p.n_uses = teg_arena_array(arena, g->n_values, sizeof *p.n_uses);
     p.buffers = teg_arena_array(arena, n_buffers, sizeof *p.buffers);
     p.strides = teg_arena_array(arena, n_buffers, sizeof *p.strides);
-    p.rope_values = teg_arena_array(arena, g->n_ops + 1, sizeof *p.rope_values);
     p.quantized = teg_arena_array(arena, g->n_values, sizeof *p.quantized);
     teg_value_id *const states = teg_arena_array(arena, g->n_ops + 1, sizeof *states);
-    if (!plan || !p.views || !p.n_uses || !p.buffers || !p.strides || !p.rope_values || !p.quantized || !states)
+    if (!plan || !p.views || !p.n_uses || !p.buffers || !p.strides || !p.quantized || !states)
         return teg_base_fail_memory(err, "plan", n_steps * sizeof *plan->steps);
     plan->steps = teg_arena_array(arena, n_steps, sizeof *plan->steps);
     plan->rope_tables = teg_arena_array(arena, g->n_ops + 1, sizeof *plan->rope_tables);
     plan->kv_layers = teg_arena_array(arena, g->n_ops + 1, sizeof *plan->kv_layers);
     if (!plan->steps || !plan->rope_tables || !plan->kv_layers)
         return teg_base_fail_memory(err, "plan", n_steps * sizeof *plan->steps);
+    plan->max_positions = SIZE_MAX;
     teg_kernels_select(cpu, &plan->kernels);
     plan->gemm = options && options->fast ? teg_qgemm_select(cpu) : NULL;
     plan->vocab = (uint32_t)teg_value_width(&g->values[g->logits]);

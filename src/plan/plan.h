@@ -68,9 +68,13 @@ struct teg_stage {
     bool rows;
 };
 
-/* cos and sin of one set of frequencies, made for each chunk: two [T, n_pairs] buffers. */
+/* cos and sin of one set of frequencies, made for each chunk: two [T, n_pairs] buffers. Computed, or rows of constant
+ * tables where the model has those. */
 struct teg_rope_table {
-    const float *frequencies, *long_frequencies; /* [n_pairs]; long: NULL where there are none */
+    const float *frequencies, *long_frequencies; /* [n_pairs]; long: NULL where there are none; both NULL: tables */
+    const void *cos, *sin;                       /* [n_rows, n_pairs] of row_dtype, or NULL */
+    enum teg_dtype row_dtype;
+    size_t n_rows, row_bytes;
     uint32_t n_pairs;
     uint32_t original_context; /* sessions with more context use the long ones */
     float magnitude;
@@ -93,6 +97,7 @@ struct teg_plan {
     uint32_t n_stages, first_head_stage;
     struct teg_rope_table *rope_tables;
     uint32_t n_rope_tables;
+    size_t max_positions; /* a session can have no more: rows of the shortest constant table; SIZE_MAX: no limit */
     struct teg_kv_layer *kv_layers;
     uint32_t n_kv_layers;
     size_t kv_block_elements;

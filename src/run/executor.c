@@ -330,7 +330,28 @@ static bool run_stages(struct teg_pass *p, uint32_t first, uint32_t last)
     return true;
 }
 
-/* cos and sin of this chunk's positions. Double precision: at position 100,000 a float angle is off by 0.004. */
+/* cos and sin of a position, computed. Double precision: at position 100,000 a float angle is off by 0.004. */
+static void rope_row(const struct teg_pass *p, const struct teg_rope_table *table, size_t position, float *cosines,
+                     float *sines)
+{
+    const float *const f = table->long_frequencies && p->long_context ? table->long_frequencies : table->frequencies;
+    for (uint32_t k = 0; k < table->n_pairs; k++) {
+        const double angle = (double)position * (double)f[k];
+        cosines[k] = (float)(cos(angle) * (double)table->magnitude);
+        sines[k] = (float)(sin(angle) * (double)table->magnitude);
+    }
+}
+
+/* The same from the model's own tables; a session has no positions beyond them (plan->max_positions). */
+static void rope_table_row(const struct teg_pass *p, const struct teg_rope_table *table, size_t position,
+                           float *cosines, float *sines)
+{
+    const size_t at = position * table->row_bytes;
+    p->plan->kernels.decode_row(table->row_dtype, (const char *)table->cos + at, cosines, table->n_pairs);
+    p->plan->kernels.decode_row(table->row_dtype, (const char *)table->sin + at, sines, table->n_pairs);
+}
+
+/* cos and sin of this chunk's positions. */
 static void run_rope_tables(void *ctx, size_t slice, size_t worker)
 {
     (void)worker;
@@ -339,17 +360,10 @@ static void run_rope_tables(void *ctx, size_t slice, size_t worker)
     const size_t begin = slice * job->rows_per_slice, end = teg_min(begin + job->rows_per_slice, p->n_tokens);
     for (uint32_t i = 0; i < p->plan->n_rope_tables; i++) {
         const struct teg_rope_table *const table = &p->plan->rope_tables[i];
-        const float *const f =
-            table->long_frequencies && p->long_context ? table->long_frequencies : table->frequencies;
-        for (size_t t = begin; t < end; t++) {
-            float *const cosines = table_row(p, table->cos_offset, table->n_pairs, t);
-            float *const sines = table_row(p, table->sin_offset, table->n_pairs, t);
-            for (uint32_t k = 0; k < table->n_pairs; k++) {
-                const double angle = (double)(p->first_position + t) * (double)f[k];
-                cosines[k] = (float)(cos(angle) * (double)table->magnitude);
-                sines[k] = (float)(sin(angle) * (double)table->magnitude);
-            }
-        }
+        for (size_t t = begin; t < end; t++)
+            (table->cos ? rope_table_row : rope_row)(p, table, p->first_position + t,
+                                                     table_row(p, table->cos_offset, table->n_pairs, t),
+                                                     table_row(p, table->sin_offset, table->n_pairs, t));
     }
 }
 

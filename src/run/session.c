@@ -77,6 +77,11 @@ static enum teg_status settle(const struct teg_run_model *m, const struct teg_se
              "these",
              (int)kv);
     s->kv_dtype = kv == TEG_KV_F32 ? TEG_DTYPE_F32 : kv == TEG_KV_F16 ? TEG_DTYPE_F16 : TEG_DTYPE_BF16;
+    if (s->context > m->plan->max_positions)
+        FAIL(err, TEG_ERR_CONTEXT_FULL,
+             "context full: session: expected a context of at most %zu tokens, the rows of the model's table of "
+             "positions, found %zu; use a smaller context",
+             m->plan->max_positions, s->context);
     if (s->chunk > s->context)
         s->chunk = (uint32_t)s->context; /* no chunk can be longer */
     bool ok = teg_mul(m->plan->row_floats * sizeof(float), s->chunk, &s->activations);

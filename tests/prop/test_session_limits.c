@@ -32,6 +32,27 @@ static void test_context_full(void **state)
     model_close(&m);
 }
 
+/* A model with a table of positions: no session has more than its rows. */
+static void test_positions(void **state)
+{
+    (void)state;
+    struct model m;
+    struct teg_error err = {0};
+    struct teg_session *s = NULL;
+    struct teg_session_options o;
+    model_open(&m, "llama");
+    m.plan->max_positions = 100;
+    teg_session_options_default(&o);
+    o.context_tokens = 101;
+    assert_int_equal(teg_run_session_new(&m.run, &o, &s, &err), TEG_ERR_CONTEXT_FULL);
+    assert_string_equal(err.message, "context full: session: expected a context of at most 100 tokens, the rows of the "
+                                     "model's table of positions, found 101; use a smaller context");
+    o.context_tokens = 100;
+    assert_int_equal(teg_run_session_new(&m.run, &o, &s, &err), TEG_OK);
+    teg_session_free(s);
+    model_close(&m);
+}
+
 static void test_bad_ids(void **state)
 {
     (void)state;
@@ -496,6 +517,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_context_full),
+        cmocka_unit_test(test_positions),
         cmocka_unit_test(test_bad_ids),
         cmocka_unit_test(test_options),
         cmocka_unit_test(test_interrupt_inside),

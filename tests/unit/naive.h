@@ -34,19 +34,32 @@ static inline size_t naive_tiles(const struct naive *n)
     return (n->n_tokens + TEG_TILE_TOKENS - 1) / TEG_TILE_TOKENS;
 }
 
+/* cos and sin of position t: rows of the model's tables, or computed. */
+static inline void naive_angles(const struct naive *n, const struct teg_op *op, size_t t, size_t n_pairs,
+                                float *cosines, float *sines)
+{
+    const struct teg_value *const v = &n->graph->values[op->inputs[1]];
+    const float *const f = n->graph->values[op->inputs[op->n_inputs > 2 && n->long_context ? 2 : 1]].data;
+    for (size_t i = 0; i < n_pairs; i++) {
+        const size_t at = t * n_pairs + i;
+        if (v->shape.rank == 1) {
+            const double angle = (double)t * (double)f[i];
+            cosines[i] = (float)(cos(angle) * (double)op->attr.rope.magnitude);
+            sines[i] = (float)(sin(angle) * (double)op->attr.rope.magnitude);
+            continue;
+        }
+        const void *const c = v->data, *const s = n->graph->values[op->inputs[2]].data;
+        cosines[i] = v->dtype == TEG_DTYPE_F32 ? ((const float *)c)[at] : teg_f16_to_f32(((const uint16_t *)c)[at]);
+        sines[i] = v->dtype == TEG_DTYPE_F32 ? ((const float *)s)[at] : teg_f16_to_f32(((const uint16_t *)s)[at]);
+    }
+}
+
 static inline void naive_rope(const struct naive *n, const struct teg_op *op, float *y, size_t width)
 {
-    const bool is_long = op->n_inputs > 2 && n->long_context;
-    const struct teg_value *const fv = &n->graph->values[op->inputs[is_long ? 2 : 1]];
-    const float *const f = fv->data;
-    const size_t n_pairs = teg_value_width(fv);
+    const size_t n_pairs = teg_value_width(&n->graph->values[op->inputs[1]]);
     float *const table = naive_alloc(2 * n_pairs * sizeof *table);
     for (size_t t = 0; t < n->n_tokens; t++) {
-        for (size_t i = 0; i < n_pairs; i++) {
-            const double angle = (double)t * (double)f[i];
-            table[i] = (float)(cos(angle) * (double)op->attr.rope.magnitude);
-            table[n_pairs + i] = (float)(sin(angle) * (double)op->attr.rope.magnitude);
-        }
+        naive_angles(n, op, t, n_pairs, table, table + n_pairs);
         (op->attr.rope.interleaved ? n->kernels->rope_interleaved_f32 : n->kernels->rope_half_f32)(
             y + t * width, width, table, table + n_pairs, 1, width / op->attr.rope.head_width, op->attr.rope.head_width,
             n_pairs);

@@ -133,6 +133,8 @@ static void test_accepts(void **state)
     accepts(&k, op_of(TEG_OP_LM_HEAD, 2, k.x8, k.table, 0), 10);
     accepts(&k, op_of(TEG_OP_ROPE, 2, k.x8, k.f2, 0), 8);
     accepts(&k, op_of(TEG_OP_ROPE, 3, k.x12, k.f2, k.long2), 12);
+    const teg_value_id cosines = constant(&k, "cos", 20, 2), sines = constant(&k, "sin", 20, 2);
+    accepts(&k, op_of(TEG_OP_ROPE, 3, k.x12, cosines, sines), 12);
     struct teg_op op = op_of(TEG_OP_ROPE, 2, k.x8, k.f2, 0);
     op.attr.rope.head_width = 8; /* half of a head turns */
     accepts(&k, op, 8);
@@ -188,6 +190,14 @@ static void test_refuses_attributes(void **state)
     refuses(&k, op, MISFIT("rope", "value F32[T, 8], v4 F32[4]"));
     op = op_of(TEG_OP_ROPE, 3, k.x8, k.f2, k.v4);
     refuses(&k, op, MISFIT("rope", "value F32[T, 8], f2 F32[2], v4 F32[4]"));
+    const teg_value_id cosines = constant(&k, "cos", 20, 2), sines = constant(&k, "sin", 20, 2);
+    const teg_value_id other = constant(&k, "other", 19, 2);
+    refuses(&k, op_of(TEG_OP_ROPE, 2, k.x8, cosines, 0), MISFIT("rope", "value F32[T, 8], cos F32[20, 2]"));
+    refuses(&k, op_of(TEG_OP_ROPE, 3, k.x8, cosines, other),
+            MISFIT("rope", "value F32[T, 8], cos F32[20, 2], other F32[19, 2]"));
+    op = op_of(TEG_OP_ROPE, 3, k.x8, cosines, sines);
+    op.attr.rope.magnitude = 2; /* tables have theirs */
+    refuses(&k, op, MISFIT("rope", "value F32[T, 8], cos F32[20, 2], sin F32[20, 2]"));
     op = op_of(TEG_OP_ROPE, 2, k.x8, k.f2, 0);
     op.attr.rope.head_width = 0;
     refuses(&k, op, MISFIT("rope", "value F32[T, 8], f2 F32[2]"));

@@ -288,7 +288,7 @@ struct maker {
     struct teg_graph *g;
     teg_value_id rows[200];
     uint32_t n_rows;
-    teg_value_id frequencies[3], long_frequencies;
+    teg_value_id frequencies[4], second[4]; /* none, none, long ones, tables of cos and sin */
     uint32_t n_states;
     char *names;
 };
@@ -397,12 +397,12 @@ static void add_attention(struct maker *m)
 
 static void add_rope(struct maker *m, teg_value_id x)
 {
-    struct teg_op op = {.kind = TEG_OP_ROPE, .n_inputs = 2, .inputs = {x, m->frequencies[random_below(3)], 0}};
-    if (op.inputs[1] == m->frequencies[2])
-        op.inputs[op.n_inputs++] = m->long_frequencies;
+    const uint32_t form = random_below(4);
+    struct teg_op op = {.kind = TEG_OP_ROPE, .n_inputs = 2, .inputs = {x, m->frequencies[form], m->second[form]}};
+    op.n_inputs += form >= 2;
     op.attr.rope.head_width = 8;
     op.attr.rope.interleaved = random_below(2);
-    op.attr.rope.magnitude = random_below(2) ? 1 : 1.25f;
+    op.attr.rope.magnitude = form == 3 || random_below(2) ? 1 : 1.25f;
     add(m, &op);
 }
 
@@ -494,7 +494,9 @@ static struct teg_graph *random_graph(struct teg_arena *arena)
     assert_int_equal(teg_graph_new(arena, &m.g, NULL), TEG_OK);
     for (int i = 0; i < 3; i++)
         m.frequencies[i] = random_constant(&m, "f", 0, i == 1 ? 2 : 4);
-    m.long_frequencies = random_constant(&m, "long", 0, 4);
+    m.second[2] = random_constant(&m, "long", 0, 4);
+    m.frequencies[3] = random_constant(&m, "cos", 300, 3);
+    m.second[3] = random_constant(&m, "sin", 300, 3);
     struct teg_op op = {.kind = TEG_OP_EMBEDDING, .n_inputs = 2, .inputs = {m.g->tokens, 0, 0}};
     op.inputs[1] = random_constant(&m, "table", 20, random_width());
     op.attr.scale.scale = random_below(2) ? 1 : 2;
