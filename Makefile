@@ -5,6 +5,7 @@
 #   make install    PREFIX=/usr/local, DESTDIR=                make format  clang-format in place
 #   make asan|tsan  one sanitizer pass                         make fuzz    FUZZ_SECONDS=60 per target
 #   make tidy       clang-tidy                                 make clean
+#   make conformance  coremltools' own tests on this library (docs/CONFORMANCE.md says what it needs)
 #
 # The first run installs missing packages where it may, or says what to type (tools/setup).
 PREFIX ?= /usr/local
@@ -21,7 +22,7 @@ export CMAKE_GENERATOR ?= Ninja
 endif
 
 .DEFAULT_GOAL := all
-.PHONY: all demo check bench install asan tsan fuzz format tidy clean
+.PHONY: all demo check conformance bench install asan tsan fuzz format tidy clean
 
 all:
 	@tools/setup build
@@ -40,6 +41,9 @@ check:
 asan tsan:
 	@tools/setup check
 	@$(PYTHON_FOR_TESTS) tools/check $@
+
+conformance: all
+	@$(PYTHON_FOR_TESTS) tools/conformance $(ARGS)
 
 bench: all
 	@python3 tools/demo --bench $(if $(MODEL),--model "$(MODEL)") $(ARGS)

@@ -333,8 +333,11 @@ static enum teg_status op_local_response_norm(struct teg_eval_call *c)
         return TEG_OK;
     o.x = x->f32;
     o.y = y->f32;
-    o.channels = x->dims[1];
-    o.plane = volume(x, 2);
+    /* Of rank 3 the first dim: coremltools' documentation says [n, C, *D], but what its tests expect is [C, H, W], as
+     * in the layer of neural networks that this op was. */
+    const uint32_t axis = x->rank == 3 ? 0 : 1;
+    o.channels = x->dims[axis];
+    o.plane = volume(x, axis + 1);
     o.before = (size_t)size / 2;
     o.after = ((size_t)size - 1) / 2;
     o.scale = alpha / (float)size;

@@ -142,11 +142,14 @@ static void test_norms(void **state)
         {15, F3 " y = l2_norm(x = tensor<fp32, [1, 1, 2]>([[[3, 4]]]), epsilon = fp32(0))" NAME, "1x1x2: 0.6 0.8"},
         {15, F1 " y = l2_norm(x = " V(1, "1") ")" NAME,
          "cannot run op: o (l2_norm, iOS15): parameter x: expected rank 3 or more, found shape 1"},
+#define LRN ", size = int32(2), alpha = fp32(2), beta = fp32(1), k = fp32(0))" NAME
         {15,
-         F3
-         " y = local_response_norm(x = tensor<fp32, [1, 3, 1]>([[[1], [2], [3]]]), size = int32(2), alpha = fp32(2), "
-         "beta = fp32(1), k = fp32(0))" NAME,
-         "1x3x1: 1 0.4 0.230769"},
+         "tensor<fp32, [?, ?, ?, ?]> y = local_response_norm(x = tensor<fp32, [1, 3, 1, 1]>([[[[1]], [[2]], "
+         "[[3]]]])" LRN,
+         "1x3x1x1: 1 0.4 0.230769"},
+        {15, F3 " y = local_response_norm(x = tensor<fp32, [3, 1, 1]>([[[1]], [[2]], [[3]]])" LRN,
+         "3x1x1: 1 0.4 0.230769"},
+        {15, F3 " y = local_response_norm(x = tensor<fp32, [1, 3, 1]>([[[1], [2], [4]]])" LRN, "1x3x1: 1 0.5 0.25"},
         {15, F3 " y = local_response_norm(x = " X122 ", size = int32(0))" NAME,
          "cannot run op: o (local_response_norm, iOS15): parameter size: expected a number of channels from 1 on, "
          "found 0"},
