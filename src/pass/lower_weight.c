@@ -15,10 +15,6 @@ enum teg_status teg_lower_decode(const struct teg_value *v, uint64_t row, float 
 {
     const size_t n = teg_value_width(v);
     size_t row_bytes;
-    if (v->encoding) {
-        teg_encoding_decode(v->encoding, (size_t)row, 0, n, out);
-        return TEG_OK;
-    }
     if (!teg_dtype_row_bytes(v->dtype, n, &row_bytes))
         FAIL(err, TEG_ERR_FORMAT,
              "cannot read weight: %s: expected whole blocks in a row, found %zu columns; the file "
@@ -55,7 +51,7 @@ static enum teg_status make_half(const struct weight *w, struct teg_arena *arena
                                  struct teg_error *err)
 {
     const size_t columns = (size_t)w->columns, n = (size_t)w->rows * columns;
-    if (w->value->dtype == TEG_DTYPE_F16 && !w->value->encoding && !w->n_orders) {
+    if (w->value->dtype == TEG_DTYPE_F16 && !w->n_orders) {
         *data = (struct teg_span){(const uint8_t *)w->value->data + w->begin * columns * 2, n * 2};
         return TEG_OK;
     }
@@ -178,7 +174,7 @@ static enum teg_status settle(struct lowerer *l, struct weight *w, const struct 
     struct teg_quant_rule rule = *wanted;
     const struct teg_value *const v = w->value;
     const bool is_half = rule.method == TEG_QUANT_F16 && rule.sparsity == 0 && rule.keep_n == 0;
-    if (l->o->keep_blocks && !v->encoding && teg_quant_reencode_layout(v->dtype, w->rows, w->columns, &w->form)) {
+    if (l->o->keep_blocks && teg_quant_reencode_layout(v->dtype, w->rows, w->columns, &w->form)) {
         w->keep_blocks = true;
         return TEG_OK;
     }
