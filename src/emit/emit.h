@@ -13,10 +13,19 @@
 #include "base/pool.h"
 #include "mil/make.h"
 
+/* A file that goes along with the model, as an item of the manifest: Data/tegula/NAME. */
+#define TEG_EMIT_AUTHOR "tegula"
+struct teg_emit_item {
+    const char *name, *description;
+    struct teg_span bytes;
+};
+
 struct teg_emit_options {
-    bool replace;             /* an existing target is replaced, after the new one is whole */
-    size_t memory_budget;     /* bytes for weights in the making; 0: 256 MiB. One weight at a time may exceed it */
-    struct teg_pool *pool;    /* NULL: the caller alone */
+    bool replace;          /* an existing target is replaced, after the new one is whole */
+    size_t memory_budget;  /* bytes for weights in the making; 0: 256 MiB. One weight at a time may exceed it */
+    struct teg_pool *pool; /* makes weights, so their making must not use it; NULL: the caller alone */
+    const struct teg_emit_item *items;
+    size_t n_items;
     teg_progress_fn progress; /* of all weight bytes; may be NULL */
     void *progress_ctx;
     bool (*cancelled)(void *ctx); /* asked between weights; may be NULL */
@@ -34,5 +43,4 @@ enum teg_status teg_emit_package(const struct teg_mil_program *program, const ch
                                  const struct teg_emit_options *options, struct teg_emit_report *report,
                                  struct teg_error *err);
 
-/* The serialized specification alone, for a program whose blobs lie at the given places (tests). */
 #endif
