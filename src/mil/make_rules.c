@@ -304,6 +304,29 @@ static bool rule_matmul(struct teg_mil_making *o)
     return true;
 }
 
+/* x [B, C, H, K] and y [B, K, H, U]: [B, C, H, U]. */
+static bool rule_einsum(struct teg_mil_making *o)
+{
+    const struct teg_mil_arg *const values = teg_mil_making_arg(o, "values");
+    struct teg_string equation = {0};
+    if (!values || values->n_vars != 2)
+        return teg_mil_op_fail(o, "expected two values, found %zu", values ? values->n_vars : 0);
+    const struct teg_mil_type *const x = &o->m->program->vars[values->vars[0]].type;
+    const struct teg_mil_type *const y = &o->m->program->vars[values->vars[1]].type;
+    const char *const known = "nchw,nwhu->nchu";
+    if (!teg_mil_making_string(o, "equation", &equation) || equation.n_bytes != strlen(known) ||
+        memcmp(equation.bytes, known, equation.n_bytes) != 0)
+        return teg_mil_op_fail(o, "expected the equation %s, found another", known);
+    if (x->kind != TEG_MIL_TENSOR || y->kind != TEG_MIL_TENSOR || x->rank != 4 || y->rank != 4 || x->dtype != y->dtype)
+        return teg_mil_op_fail(o, "expected two tensors of rank 4 and one type, found others");
+    o->out[0] = *x;
+    o->out[0].dims[3] = y->dims[3];
+    if (!fits(x->dims[3], y->dims[1]) || !teg_mil_broadcast_dim(x->dims[0], y->dims[0], &o->out[0].dims[0]) ||
+        !teg_mil_broadcast_dim(x->dims[2], y->dims[2], &o->out[0].dims[2]))
+        return teg_mil_op_fail(o, "expected x [B, C, H, K] and y [B, K, H, U], found other shapes");
+    return true;
+}
+
 static bool rule_linear(struct teg_mil_making *o)
 {
     const struct teg_mil_type *const x = teg_mil_making_type(o, "x"), *const w = teg_mil_making_type(o, "weight");
@@ -490,6 +513,7 @@ static const struct teg_mil_rule rules[] = {
     {"topk", rule_topk, "x", "k=i1 axis=i-1 ascending=b0 sort=b1@7 return_indices=b1@7 output_indices_dtype=sint32@8",
      6, 2},
     {"matmul", rule_matmul, "x y", "transpose_x=b0 transpose_y=b0", 6, 1},
+    {"einsum", rule_einsum, "values equation", "", 6, 1},
     {"linear", rule_linear, "x weight", "bias=Z", 6, 1},
     {"conv", rule_conv, "x weight", "bias strides=I1 pad_type=svalid pad=P0 dilations=I1 groups=i1", 6, 1},
     {"scaled_dot_product_attention", rule_attention, "query key value", "attn_mask", 9, 1},

@@ -57,7 +57,7 @@ static var make_mask(struct lowerer *l, uint32_t window, uint32_t tile, var posi
     }
     const var ones = OP(l, "cast", "seen", {"x", seen}, {"dtype", teg_mil_make_string(l->m, "fp16")});
     const var hidden = OP(l, "sub", "hidden_keys", {"x", teg_lower_half(l, 1)}, {"y", ones});
-    return OP(l, "mul", "mask", {"x", hidden}, {"y", teg_lower_half(l, hidden_score)});
+    return OP(l, "mul", "far_below", {"x", hidden}, {"y", teg_lower_half(l, hidden_score)});
 }
 
 void teg_lower_make_masks(struct lowerer *l, struct mask_set *set, var positions, bool batched)

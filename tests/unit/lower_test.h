@@ -70,7 +70,7 @@ static inline void lower_set(struct lower_values *v, const char *name, struct te
             return;
         }
     assert_true(v->n < LOWER_INPUTS * 4);
-    v->names[v->n] = name;
+    v->names[v->n] = name; /* the program's, or a literal */
     v->arrays[v->n++] = array;
 }
 
@@ -81,6 +81,14 @@ static inline struct teg_array *lower_get(const struct lower_values *v, const ch
             return v->arrays[i];
     fail_msg("no value %s", name);
     return NULL;
+}
+
+static inline bool lower_has(const struct lower_values *v, const char *name)
+{
+    for (size_t i = 0; i < v->n; i++)
+        if (strcmp(v->names[i], name) == 0)
+            return true;
+    return false;
 }
 
 static inline void lower_drop(struct lower_values *v)
