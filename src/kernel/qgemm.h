@@ -40,6 +40,14 @@ struct teg_qgemm_args {
     const float *residual; /* [T, y_stride] or NULL; may be y itself */
     float *y;              /* [T, y_stride] */
     size_t y_stride;
+    /* Not NULL: instead of y, act(x · gate^T) · (x · w^T) is made by this kernel (kernels.h) and written quantized, as
+     * quantize() would. N is a multiple of 32, terms 1; bias and residual are not looked at. */
+    void (*glu)(const float *gate, size_t gate_stride, const float *up, size_t up_stride, float *y, size_t y_stride,
+                size_t n_rows, size_t n);
+    const void *gate; /* packed, as w */
+    enum teg_dtype gate_dtype;
+    void *y_groups; /* [T] rows of teg_qgemm_row_bytes(N) */
+    size_t y_groups_stride_bytes;
     size_t n_tokens, k;
     size_t n0, n1;  /* n0 a multiple of TEG_QGEMM_COLUMNS; n1 too, or N */
     float *scratch; /* teg_qgemm_scratch_floats() floats, 64-byte aligned */

@@ -96,6 +96,6 @@ struct gemm_unit {
 };
 
 #define GEMM_UNITS 16 /* groups unpacked at a time: 28 KiB, most of a first-level cache */
-#define GEMM_ROWS 252 /* rows between unpackings: their sums, 32 KiB, stay in the second level */
+#define GEMM_ROWS 258 /* rows between unpackings, a chunk in tiles of six: their sums stay in the second level */
 
 #endif

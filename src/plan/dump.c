@@ -39,6 +39,10 @@ static void dump_step(const struct teg_graph *g, const struct teg_step *s, struc
         teg_buf_printf(out, " by %s", s->gemm ? s->gemm->name : "linear_f32");
     if (s->terms > 1)
         teg_buf_printf(out, " in %u rows each", s->terms);
+    if (s->is_gate)
+        teg_buf_puts(out, ", in the next step");
+    if (s->glu)
+        teg_buf_puts(out, ", times the activated gate, quantized");
     if (s->bias)
         teg_buf_puts(out, " +bias");
     dump_operand(&s->residual, "+", out);

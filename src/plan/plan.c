@@ -333,6 +333,55 @@ static void plan_simple(struct planner *p, uint32_t i, enum teg_step_kind kind)
         s->activation = op->attr.activation;
 }
 
+/* A linear that made `id` as a whole, for this one use. */
+static bool makes_alone(const struct planner *p, const struct teg_step *s, teg_value_id id)
+{
+    const struct teg_value *const v = value_of(p, id);
+    return s->kind == TEG_STEP_LINEAR && s->gemm && s->terms == 1 && !s->bias && !s->residual.used && !v->name &&
+           p->n_uses[id] == 1 && v->kind == TEG_VALUE_RESULT && v->op == s->op;
+}
+
+/* All users are products on integers that take one row. */
+static bool quantized_for_all(const struct planner *p, uint32_t glu)
+{
+    const struct teg_graph *const g = p->graph;
+    const teg_value_id x = g->ops[glu].result;
+    uint32_t n = 0;
+    for (uint32_t i = glu + 1; i < g->n_ops && n < p->n_uses[x]; i++)
+        for (uint32_t k = 0; k < g->ops[i].n_inputs; k++) {
+            if (g->ops[i].inputs[k] != x)
+                continue;
+            const struct teg_value *const w = value_of(p, g->ops[i].inputs[1]);
+            if (g->ops[i].kind != TEG_OP_LINEAR || k != 0 || !teg_qgemm_accepts(w->dtype, teg_value_width(w)))
+                return false;
+            n++;
+        }
+    return n > 0 && n == p->n_uses[x];
+}
+
+/* gate and up become one step that writes groups, where they are the last two and nobody wants the floats. */
+static bool plan_glu(struct planner *p, uint32_t i)
+{
+    struct teg_plan *const plan = p->plan;
+    const struct teg_op *const op = &p->graph->ops[i];
+    const size_t width = teg_value_width(value_of(p, op->result));
+    if (!plan->gemm || plan->n_steps < 2 || value_of(p, op->result)->name || width % TEG_QGEMM_COLUMNS)
+        return false;
+    struct teg_step *const gate = &plan->steps[plan->n_steps - 2], *const up = gate + 1;
+    if (!makes_alone(p, gate, op->inputs[0]) || !makes_alone(p, up, op->inputs[1]) || gate->a.offset != up->a.offset ||
+        gate->k != up->k || !quantized_for_all(p, i))
+        return false;
+    const uint32_t stride = (uint32_t)(teg_qgemm_row_bytes(width) / sizeof(float));
+    p->buffers[p->n_buffers] = (struct teg_lifetime){.width = stride};
+    p->strides[p->n_buffers] = stride;
+    up->out = (struct teg_operand){.used = true, .offset = p->n_buffers++, .stride = stride, .width = (uint32_t)width};
+    up->glu = gate->is_gate = true;
+    up->activation = op->attr.activation;
+    gate->a.used = gate->out.used = false;
+    p->quantized[op->result] = plan->n_steps;
+    return true;
+}
+
 static enum teg_status plan_op(struct planner *p, uint32_t i, uint32_t *skip, teg_value_id *states)
 {
     const struct teg_op *const op = &p->graph->ops[i];
@@ -355,7 +404,8 @@ static enum teg_status plan_op(struct planner *p, uint32_t i, uint32_t *skip, te
         plan_attention(p, i, states);
         return TEG_OK;
     case TEG_OP_GLU:
-        plan_simple(p, i, TEG_STEP_GLU);
+        if (!plan_glu(p, i))
+            plan_simple(p, i, TEG_STEP_GLU);
         return TEG_OK;
     case TEG_OP_ADD:
         plan_simple(p, i, TEG_STEP_ADD);

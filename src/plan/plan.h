@@ -59,6 +59,9 @@ struct teg_step {
     bool interleaved;
     enum teg_activation activation;
     uint32_t layer; /* kv_append, attention */
+    /* linear: act(gate) · up, quantized: the step is up with out the groups that the next linear reads; the step just
+     * before it is gate, which has a weight and is not run. */
+    bool glu, is_gate;
 };
 
 /* Rows: a slice is a range of tokens, and runs all steps of the stage on them in order. Otherwise each step is cut on

@@ -13,6 +13,7 @@
 #define SLICES_PER_THREAD 4              /* linear: enough to even out, few enough to be cheap */
 #define LINEAR_COLUMNS TEG_QGEMM_COLUMNS /* columns are cut in multiples of this */
 #define ROWS_PER_SLICE 8                 /* row steps: fewer are not worth a wake-up */
+#define ROWS_AT_A_TIME 16                /* row steps: what one step wrote is still near for the next */
 
 /* Address of a row of an operand. */
 static float *row_of(const struct teg_pass *p, const struct teg_operand *x, size_t row)
@@ -161,20 +162,28 @@ static size_t linear_columns(const struct teg_pass *p, const struct teg_step *s)
 static void run_gemm(const struct teg_pass *p, const struct teg_step *s, size_t slice, float *scratch)
 {
     const size_t columns = linear_columns(p, s), n0 = slice * columns;
-    const struct teg_qgemm_args args = {.x = row_of(p, &s->a, p->row0),
-                                        .x_stride_bytes = s->a.stride * sizeof(float),
-                                        .terms = s->terms,
-                                        .w = s->weight,
-                                        .w_dtype = s->weight_dtype,
-                                        .bias = s->bias,
-                                        .residual = s->residual.used ? row_of(p, &s->residual, p->row0) : NULL,
-                                        .y = row_of(p, &s->out, p->row0),
-                                        .y_stride = s->out.stride,
-                                        .n_tokens = p->n_rows,
-                                        .k = s->k,
-                                        .n0 = n0,
-                                        .n1 = teg_min(n0 + columns, s->out.width),
-                                        .scratch = scratch};
+    struct teg_qgemm_args args = {.x = row_of(p, &s->a, p->row0),
+                                  .x_stride_bytes = s->a.stride * sizeof(float),
+                                  .terms = s->terms,
+                                  .w = s->weight,
+                                  .w_dtype = s->weight_dtype,
+                                  .bias = s->bias,
+                                  .residual = s->residual.used ? row_of(p, &s->residual, p->row0) : NULL,
+                                  .y = row_of(p, &s->out, p->row0),
+                                  .y_stride = s->out.stride,
+                                  .n_tokens = p->n_rows,
+                                  .k = s->k,
+                                  .n0 = n0,
+                                  .n1 = teg_min(n0 + columns, s->out.width),
+                                  .scratch = scratch};
+    if (s->glu) {
+        const struct teg_kernels *const k = &p->plan->kernels;
+        args.glu = s->activation == TEG_ACT_SILU ? k->silu_mul_f32 : k->gelu_mul_f32;
+        args.gate = s[-1].weight;
+        args.gate_dtype = s[-1].weight_dtype;
+        args.y_groups = args.y;
+        args.y_groups_stride_bytes = args.y_stride * sizeof(float);
+    }
     s->gemm->run(&args);
 }
 
@@ -250,6 +259,8 @@ static void run_attention(const struct teg_pass *p, const struct teg_step *s, si
 
 static size_t count_slices(const struct teg_pass *p, const struct teg_step *s)
 {
+    if (s->is_gate)
+        return 0;
     if (s->kind == TEG_STEP_LINEAR) {
         const size_t columns = linear_columns(p, s);
         return (s->out.width + columns - 1) / columns;
@@ -271,10 +282,11 @@ static void run_row_slice(void *ctx, size_t slice, size_t worker)
     (void)worker;
     const struct stage_job *const job = ctx;
     const struct teg_pass *const p = job->pass;
-    const size_t row = p->row0 + slice * job->rows_per_slice;
-    const size_t n = teg_min(job->rows_per_slice, p->row0 + p->n_rows - row);
-    for (uint32_t i = 0; i < job->stage->n_steps; i++)
-        run_rows(p, &p->plan->steps[job->stage->first_step + i], row, n);
+    const size_t begin = p->row0 + slice * job->rows_per_slice;
+    const size_t end = teg_min(begin + job->rows_per_slice, p->row0 + p->n_rows);
+    for (size_t row = begin; row < end; row += ROWS_AT_A_TIME)
+        for (uint32_t i = 0; i < job->stage->n_steps; i++)
+            run_rows(p, &p->plan->steps[job->stage->first_step + i], row, teg_min(ROWS_AT_A_TIME, end - row));
 }
 
 static void run_free_slice(void *ctx, size_t slice, size_t worker)

@@ -321,6 +321,58 @@ static void test_special(const struct teg_qgemm *gemm)
     release_all();
 }
 
+/* act(gate) · up, quantized where it is made, is what the three kernels make one after the other, for any cut. */
+static void test_glu(const struct teg_cpu *cpu, const struct teg_qgemm *gemm)
+{
+    static const size_t tokens[] = {1, 2, 6, 7, 40, 261};
+    struct teg_kernels kernels;
+    teg_kernels_select(cpu, &kernels);
+    bool same = true, cuts = true, poison = true;
+    for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++) {
+        const size_t t = tokens[i], n = i % 2 ? 160 : 64, k = 96, row = teg_qgemm_row_bytes(n);
+        struct problem up = {.t = t, .n = n, .k = k, .dtype = TEG_DTYPE_Q4_1, .terms = 1}, gate = up;
+        gate.dtype = TEG_DTYPE_Q8_0;
+        make_problem(&up, gemm, EDGE_END);
+        make_problem(&gate, gemm, EDGE_START);
+        gate.args.x = up.args.x;
+        gemm->run(&up.args);
+        gemm->run(&gate.args);
+        kernels.silu_mul_f32(gate.y, n, up.y, n, gate.y, n, t, n);
+        unsigned char *const expected = guarded(t * row, EDGE_END), *const found = guarded(t * row, EDGE_END);
+        gemm->quantize(gate.y, n, expected, row, 1, t, n);
+        struct teg_qgemm_args a = up.args;
+        a.glu = kernels.silu_mul_f32;
+        a.gate = gate.packed;
+        a.gate_dtype = gate.dtype;
+        a.y = NULL;
+        a.y_groups = found;
+        a.y_groups_stride_bytes = row;
+        gemm->run(&a);
+        same &= memcmp(expected, found, t * row) == 0;
+        memset(found, 0x55, t * row);
+        for (a.n0 = 0; a.n0 < n; a.n0 += 32) {
+            a.n1 = a.n0 + 32;
+            gemm->run(&a);
+        }
+        cuts &= memcmp(expected, found, t * row) == 0;
+        up.x[5] = NAN;
+        gemm->quantize(up.x, k, up.q, up.args.x_stride_bytes, 1, 1, k);
+        a.n0 = 0;
+        a.n1 = n;
+        gemm->run(&a);
+        for (size_t g = 0; g < n / 32; g++) {
+            struct gemm_group group;
+            memcpy(&group, found + g * sizeof group, sizeof group);
+            poison &= isnan(group.scale) && isnan(group.sum);
+        }
+        poison &= memcmp(expected + row, found + row, (t - 1) * row) == 0;
+        release_all();
+    }
+    tap_ok(same, "%s glu: the bytes of product, activation and quantization apart", gemm->name);
+    tap_ok(cuts, "%s glu: same bytes for any cut", gemm->name);
+    tap_ok(poison, "%s glu: NaN stays in its row", gemm->name);
+}
+
 static void test_sizes(void)
 {
     tap_ok(!teg_qgemm_accepts(TEG_DTYPE_F32, 256) && !teg_qgemm_accepts(TEG_DTYPE_F16, 256),
@@ -349,6 +401,7 @@ int main(void)
             continue;
         test_quantize(&cpu, gemm);
         test_special(gemm);
+        test_glu(&cpu, gemm);
         test_types(&cpu, gemm);
     }
     return tap_done();

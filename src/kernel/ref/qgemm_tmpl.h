@@ -8,6 +8,7 @@
  *   v_dot_pair(s, w, a)  s + Σ of the 2 products s16 · s16
  *   v_copy(p)            the 32 bits at p in every lane
  *   v_lut(t, i)          byte i of the 16 bytes t for each byte of i (0 … 15)
+ *   v_codes(p, v, zero)  may be given: see below
  *
  * For each panel of 32 columns: unpack 16 groups of k to bytes and float scales in the first-level cache, run all rows
  * of activations over them, six at a time, go on with the next 16 groups. Sums wait in scratch between, which changes
@@ -337,6 +338,112 @@ static const struct gemm_kind {
 #undef X
 };
 
+/* ---- activations ---- */
+
+#define GEMM_SMALLEST 0x1p-110f
+
+/* Not zero where any of the n floats is not finite. */
+static float probe_of(const float *x, size_t n)
+{
+    vf probe = {0};
+    for (size_t i = 0; i < n; i += VL)
+        probe += f_load(x + i) * 0.0f;
+    return v_sum(probe);
+}
+
+/* Nearest integer, ties to even, of |v| < 2^22. */
+TEG_INLINE vf nearest(vf v)
+{
+    return (v + 12582912.0f) - 12582912.0f;
+}
+
+TEG_INLINE vf clamp_byte(vf v)
+{
+    const vf low = v_set(-128), high = v_set(127);
+    return v_min(v_max(v, low), high);
+}
+
+#ifndef v_codes
+/* dst[VL] = nearest(v) + zero in -128 … 127; returns their sum. */
+TEG_INLINE int32_t v_codes(int8_t *dst, vf v, float zero)
+{
+    const vf u = clamp_byte(nearest(v) + v_set(zero));
+    const v_bytes bytes = __builtin_convertvector(__builtin_convertvector(u, vi), v_bytes);
+    memcpy(dst, &bytes, sizeof bytes);
+    return (int32_t)v_sum(u); /* exact in any order */
+}
+#endif
+
+/* One group of finite values; what it leaves over goes to rest[32] where that is not NULL (a constant). */
+TEG_INLINE void quantize_group(const float *x, struct gemm_group *dst, float *rest)
+{
+    vf least = {0}, greatest = {0};
+    for (size_t i = 0; i < TEG_QGEMM_GROUP; i += VL) {
+        least = v_max(-f_load(x + i), least);
+        greatest = v_max(f_load(x + i), greatest);
+    }
+    const float below = v_hmax(least), above = v_hmax(greatest);
+    const float step = above * (1.0f / 255) + below * (1.0f / 255);
+    if (!(step >= GEMM_SMALLEST)) {
+        memset(dst, 0, sizeof *dst);
+        if (rest)
+            memcpy(rest, x, TEG_QGEMM_GROUP * sizeof *x);
+        return;
+    }
+    const float inverse = 1.0f / step, zero = clamp_byte(nearest(v_set(below * inverse - 128)))[0];
+    int32_t sums[2] = {0}; /* of u, in halves */
+    for (size_t i = 0; i < TEG_QGEMM_GROUP; i += VL) {
+        sums[i / 16] += v_codes(dst->u + i, f_load(x + i) * inverse, zero);
+        if (rest) {
+            v_bytes bytes;
+            memcpy(&bytes, dst->u + i, sizeof bytes);
+            f_store(rest + i, f_load(x + i) - (__builtin_convertvector(bytes, vf) - zero) * step);
+        }
+    }
+    const int32_t z = (int32_t)zero, half = sums[0] - 16 * z, all = half + sums[1] - 16 * z;
+    dst->scale = step;
+    dst->sum = step * (float)all;
+    dst->pair = ((uint32_t)-z & 0xffff) | (uint32_t)-all << 16;
+    dst->pair_low = ((uint32_t)-z & 0xffff) | (uint32_t)-half << 16;
+}
+
+/* A row with NaN or infinity in it: every output becomes NaN. */
+static void poison_row(struct gemm_group *dst, size_t n_groups)
+{
+    memset(dst, 0, n_groups * sizeof *dst);
+    for (size_t g = 0; g < n_groups; g++)
+        dst[g].scale = dst[g].sum = NAN;
+}
+
+/* One group; NaN or infinity in it make NaN of every output of the row. */
+static void quantize_finite(const float *x, struct gemm_group *dst)
+{
+    if (probe_of(x, TEG_QGEMM_GROUP) != 0)
+        poison_row(dst, 1);
+    else
+        quantize_group(x, dst, NULL);
+}
+
+static void gemm_quantize(const float *x, size_t x_stride, void *dst, size_t dst_stride_bytes, uint32_t terms,
+                          size_t n_rows, size_t k)
+{
+    const size_t n_groups = k / TEG_QGEMM_GROUP;
+    for (size_t r = 0; r < n_rows; r++, x += x_stride, dst = (char *)dst + dst_stride_bytes) {
+        struct gemm_group *const first = dst;
+        float rest[TEG_QGEMM_GROUP];
+        if (probe_of(x, k) != 0)
+            poison_row(first, n_groups * terms);
+        else if (terms == 1)
+            for (size_t g = 0; g < n_groups; g++)
+                quantize_group(x + g * TEG_QGEMM_GROUP, &first[g], NULL);
+        else
+            for (size_t g = 0; g < n_groups; g++) {
+                quantize_group(x + g * TEG_QGEMM_GROUP, &first[g], rest);
+                quantize_group(rest, &first[n_groups + g], NULL);
+            }
+    }
+}
+
 /* ---- run ---- */
 
 /* sums (and those of the second row) + bias + residual, in this order, for whole vectors and for single columns. */
@@ -374,13 +481,18 @@ static void gemm_store(const struct teg_qgemm_args *a, size_t token, size_t n_to
 }
 
 /* What the loops over one product share. */
-struct gemm_shape {
+struct gemm_weight {
     const struct gemm_kind *kind;
-    size_t n_groups, panel_bytes;
+    const uint8_t *panels;
+    size_t panel_bytes;
+};
+struct gemm_shape {
+    struct gemm_weight w, gate;
+    size_t n_groups;
     size_t row_stride; /* bytes from one quantized row to the next, within a run of tokens */
     size_t n_rows;     /* of the current run */
     struct gemm_unit *units;
-    float *sums;
+    float *sums, *gate_sums;
 };
 
 static size_t gemm_columns(const struct teg_qgemm_args *a, size_t n)
@@ -388,149 +500,103 @@ static size_t gemm_columns(const struct teg_qgemm_args *a, size_t n)
     return a->n1 - n < COLUMNS ? a->n1 - n : COLUMNS;
 }
 
-static void gemm_step(const struct gemm_shape *s, const uint8_t *panel, const char *x, size_t g, size_t most,
-                      float *sums)
+/* act(gate) · up of a panel is one group of activations: quantized here, it is never written as floats. */
+static void gemm_store_glu(const struct teg_qgemm_args *a, size_t token, size_t n_tokens, size_t n, float *gate,
+                           const float *up)
+{
+    a->glu(gate, COLUMNS, up, COLUMNS, gate, COLUMNS, n_tokens, COLUMNS);
+    for (size_t t = 0; t < n_tokens; t++, gate += COLUMNS) {
+        struct gemm_group *const dst =
+            (struct gemm_group *)(void *)((char *)a->y_groups + (token + t) * a->y_groups_stride_bytes);
+        quantize_finite(gate, dst + n / TEG_QGEMM_GROUP);
+    }
+}
+
+/* n panels from column `column` on. */
+static void gemm_finish(const struct teg_qgemm_args *a, const struct gemm_shape *s, size_t token, size_t tokens,
+                        size_t column, size_t n)
+{
+    for (size_t i = 0; i < n; i++, column += COLUMNS) {
+        const size_t at = i * s->n_rows * COLUMNS;
+        if (a->glu)
+            gemm_store_glu(a, token, tokens, column, s->gate_sums + at, s->sums + at);
+        else
+            gemm_store(a, token, tokens, column, gemm_columns(a, column), s->sums + at);
+    }
+}
+
+static void gemm_step(const struct gemm_shape *s, const struct gemm_weight *w, size_t panel, const char *x, size_t g,
+                      size_t most, float *sums)
 {
     const size_t n = s->n_groups - g < most ? s->n_groups - g : most;
     const struct gemm_rows rows = {(const struct gemm_group *)(const void *)x + g, s->row_stride};
-    s->kind->unpack(panel, g, n, s->units);
-    s->kind->rows(s->units, n, rows, s->n_rows, sums);
+    w->kind->unpack(w->panels + panel * w->panel_bytes, g, n, s->units);
+    w->kind->rows(s->units, n, rows, s->n_rows, sums);
 }
 
 /* Many rows: one panel after the other, 16 groups at a time. */
-static void gemm_many(const struct teg_qgemm_args *a, const struct gemm_shape *s, size_t token, size_t tokens)
+static void gemm_many(const struct gemm_shape *s, const struct gemm_weight *w, size_t panel, const char *x, float *sums)
 {
-    const char *const x = (const char *)a->x + token * a->x_stride_bytes;
-    for (size_t n = a->n0; n < a->n1; n += COLUMNS) {
-        const uint8_t *const panel = (const uint8_t *)a->w + n / COLUMNS * s->panel_bytes;
-        memset(s->sums, 0, s->n_rows * COLUMNS * sizeof *s->sums);
-        for (size_t g = 0; g < s->n_groups; g += GEMM_UNITS)
-            gemm_step(s, panel, x, g, GEMM_UNITS, s->sums);
-        gemm_store(a, token, tokens, n, gemm_columns(a, n), s->sums);
-    }
+    memset(sums, 0, s->n_rows * COLUMNS * sizeof *sums);
+    for (size_t g = 0; g < s->n_groups; g += GEMM_UNITS)
+        gemm_step(s, w, panel, x, g, GEMM_UNITS, sums);
 }
 
 /* Few rows: memory binds. Four panels go side by side, because four streams are read faster than one, and in small
  * steps, so that loads of the next codes overlap the products of these. */
-static void gemm_few(const struct teg_qgemm_args *a, const struct gemm_shape *s, size_t token, size_t tokens)
+enum { GEMM_STREAMS = 4 };
+static void gemm_few(const struct gemm_shape *s, const struct gemm_weight *w, size_t panel, size_t n, const char *x,
+                     float *sums)
 {
-    enum { STREAMS = 4, GROUPS = 2 };
+    enum { GROUPS = 2 };
+    memset(sums, 0, n * s->n_rows * COLUMNS * sizeof *sums);
+    for (size_t g = 0; g < s->n_groups; g += GROUPS)
+        for (size_t i = 0; i < n; i++)
+            gemm_step(s, w, panel + i, x, g, GROUPS, sums + i * s->n_rows * COLUMNS);
+}
+
+static void gemm_tokens(const struct teg_qgemm_args *a, const struct gemm_shape *s, size_t token, size_t tokens)
+{
     const char *const x = (const char *)a->x + token * a->x_stride_bytes;
-    for (size_t n = a->n0; n < a->n1; n += STREAMS * COLUMNS) {
-        const size_t left = (a->n1 - n + COLUMNS - 1) / COLUMNS, streams = left < STREAMS ? left : STREAMS;
-        const uint8_t *const panel = (const uint8_t *)a->w + n / COLUMNS * s->panel_bytes;
-        memset(s->sums, 0, streams * s->n_rows * COLUMNS * sizeof *s->sums);
-        for (size_t g = 0; g < s->n_groups; g += GROUPS)
-            for (size_t i = 0; i < streams; i++)
-                gemm_step(s, panel + i * s->panel_bytes, x, g, GROUPS, s->sums + i * s->n_rows * COLUMNS);
-        for (size_t i = 0; i < streams; i++)
-            gemm_store(a, token, tokens, n + i * COLUMNS, gemm_columns(a, n + i * COLUMNS),
-                       s->sums + i * s->n_rows * COLUMNS);
+    const bool few = s->n_rows <= GEMM_MR;
+    for (size_t n = a->n0; n < a->n1; n += (few ? (size_t)GEMM_STREAMS : 1) * COLUMNS) {
+        const size_t left = (a->n1 - n + COLUMNS - 1) / COLUMNS, panel = n / COLUMNS;
+        const size_t panels = !few ? 1 : left < GEMM_STREAMS ? left : GEMM_STREAMS;
+        for (size_t i = 0; i < (a->glu ? 2 : 1); i++) {
+            const struct gemm_weight *const w = i ? &s->gate : &s->w;
+            float *const sums = i ? s->gate_sums : s->sums;
+            if (few)
+                gemm_few(s, w, panel, panels, x, sums);
+            else
+                gemm_many(s, w, panel, x, sums);
+        }
+        gemm_finish(a, s, token, tokens, n, panels);
     }
+}
+
+static struct gemm_weight gemm_weight_of(const void *panels, enum teg_dtype dtype, size_t k)
+{
+    return (struct gemm_weight){&kinds[dtype], panels, teg_qgemm_packed_bytes(dtype, COLUMNS, k)};
 }
 
 static void gemm_run(const struct teg_qgemm_args *a)
 {
     const size_t n_groups = a->k / TEG_QGEMM_GROUP, row_bytes = n_groups * sizeof(struct gemm_group);
-    struct gemm_shape s = {.kind = &kinds[a->w_dtype],
+    float *const sums = a->scratch + GEMM_UNITS * sizeof(struct gemm_unit) / sizeof(float);
+    struct gemm_shape s = {.w = gemm_weight_of(a->w, a->w_dtype, a->k),
                            .n_groups = n_groups,
-                           .panel_bytes = teg_qgemm_packed_bytes(a->w_dtype, COLUMNS, a->k),
                            .row_stride = a->terms == 1 ? a->x_stride_bytes : row_bytes,
                            .units = (struct gemm_unit *)(void *)a->scratch,
-                           .sums = a->scratch + GEMM_UNITS * sizeof(struct gemm_unit) / sizeof(float)};
+                           .sums = sums,
+                           .gate_sums = sums + GEMM_ROWS * COLUMNS};
+    if (a->glu)
+        s.gate = gemm_weight_of(a->gate, a->gate_dtype, a->k);
     /* The two rows of a token lie side by side; so do tokens, unless something else is between them. */
     const size_t run = a->terms == 1 || a->x_stride_bytes == a->terms * row_bytes ? GEMM_ROWS / a->terms : 1;
     for (size_t t = 0; t < a->n_tokens; t += run) {
         const size_t tokens = a->n_tokens - t < run ? a->n_tokens - t : run;
         s.n_rows = tokens * a->terms;
-        (s.n_rows > GEMM_MR ? gemm_many : gemm_few)(a, &s, t, tokens);
-    }
-}
-
-/* ---- activations ---- */
-
-#define GEMM_SMALLEST 0x1p-110f
-
-/* Not zero where any of the n floats is not finite. */
-static float probe_of(const float *x, size_t n)
-{
-    vf probe = {0};
-    for (size_t i = 0; i < n; i += VL)
-        probe += f_load(x + i) * 0.0f;
-    return v_sum(probe);
-}
-
-/* Nearest integer, ties to even, of |v| < 2^22. */
-TEG_INLINE vf nearest(vf v)
-{
-    return (v + 12582912.0f) - 12582912.0f;
-}
-
-TEG_INLINE vf clamp_byte(vf v)
-{
-    const vf low = v_set(-128), high = v_set(127);
-    return v_min(v_max(v, low), high);
-}
-
-/* One group of finite values; what it leaves over goes to rest[32] where that is not NULL (a constant). */
-TEG_INLINE void quantize_group(const float *x, struct gemm_group *dst, float *rest)
-{
-    vf least = {0}, greatest = {0};
-    for (size_t i = 0; i < TEG_QGEMM_GROUP; i += VL) {
-        least = v_max(-f_load(x + i), least);
-        greatest = v_max(f_load(x + i), greatest);
-    }
-    const float below = v_hmax(least), above = v_hmax(greatest);
-    const float step = above * (1.0f / 255) + below * (1.0f / 255);
-    if (!(step >= GEMM_SMALLEST)) {
-        memset(dst, 0, sizeof *dst);
-        if (rest)
-            memcpy(rest, x, TEG_QGEMM_GROUP * sizeof *x);
-        return;
-    }
-    const vf inverse = v_set(1.0f / step), zero = clamp_byte(nearest(v_set(-128) + v_set(below) * inverse));
-    vf sum[2] = {{0}}; /* of u, in halves: exact in any order */
-    for (size_t i = 0; i < TEG_QGEMM_GROUP; i += VL) {
-        const vf v = f_load(x + i), u = clamp_byte(nearest(v * inverse) + zero);
-        const v_bytes bytes = __builtin_convertvector(__builtin_convertvector(u, vi), v_bytes);
-        memcpy(dst->u + i, &bytes, sizeof bytes);
-        sum[i / 16] += u;
-        if (rest)
-            f_store(rest + i, v - (u - zero) * step);
-    }
-    const int32_t z = (int32_t)zero[0], half = (int32_t)v_sum(sum[0]) - 16 * z;
-    const int32_t all = half + (int32_t)v_sum(sum[1]) - 16 * z;
-    dst->scale = step;
-    dst->sum = step * (float)all;
-    dst->pair = ((uint32_t)-z & 0xffff) | (uint32_t)-all << 16;
-    dst->pair_low = ((uint32_t)-z & 0xffff) | (uint32_t)-half << 16;
-}
-
-/* A row with NaN or infinity in it: every output becomes NaN. */
-static void poison_row(struct gemm_group *dst, size_t n_groups)
-{
-    memset(dst, 0, n_groups * sizeof *dst);
-    for (size_t g = 0; g < n_groups; g++)
-        dst[g].scale = dst[g].sum = NAN;
-}
-
-static void gemm_quantize(const float *x, size_t x_stride, void *dst, size_t dst_stride_bytes, uint32_t terms,
-                          size_t n_rows, size_t k)
-{
-    const size_t n_groups = k / TEG_QGEMM_GROUP;
-    for (size_t r = 0; r < n_rows; r++, x += x_stride, dst = (char *)dst + dst_stride_bytes) {
-        struct gemm_group *const first = dst;
-        float rest[TEG_QGEMM_GROUP];
-        if (probe_of(x, k) != 0)
-            poison_row(first, n_groups * terms);
-        else if (terms == 1)
-            for (size_t g = 0; g < n_groups; g++)
-                quantize_group(x + g * TEG_QGEMM_GROUP, &first[g], NULL);
-        else
-            for (size_t g = 0; g < n_groups; g++) {
-                quantize_group(x + g * TEG_QGEMM_GROUP, &first[g], rest);
-                quantize_group(rest, &first[n_groups + g], NULL);
-            }
+        gemm_tokens(a, &s, t, tokens);
     }
 }
 

@@ -37,4 +37,16 @@ static inline vi v_lut(const uint8_t table[16], vi index)
     return (vi)_mm512_shuffle_epi8(_mm512_broadcast_i32x4(t), (__m512i)index);
 }
 
+/* Conversions round to nearest even and saturate by themselves; a dot product with ones adds. */
+static inline int32_t v_codes(int8_t *dst, vf v, float zero)
+{
+    const __m512i u = _mm512_add_epi32(_mm512_cvtps_epi32((__m512)v), _mm512_set1_epi32((int)zero));
+    const __m128i codes = _mm512_cvtsepi32_epi8(u);
+    _mm_storeu_si128((__m128i *)(void *)dst, codes);
+    __m128i s = _mm_dpbusd_epi32(_mm_setzero_si128(), _mm_set1_epi8(1), codes);
+    s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4e));
+    return _mm_cvtsi128_si32(_mm_add_epi32(s, _mm_shuffle_epi32(s, 0xb1)));
+}
+#define v_codes v_codes
+
 #include "kernel/ref/qgemm_tmpl.h"
