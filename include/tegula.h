@@ -132,6 +132,7 @@ struct teg_model_options {
     const char *tokenizer_path; /* a tokenizer.json or GGUF that replaces the model's own; NULL: the model's own */
     teg_progress_fn progress;   /* called while loading, units are bytes; may be NULL */
     void *progress_ctx;
+    const char *target; /* packages: "iOS17", "macOS15", …: fail where the package needs a newer system; NULL: any */
 };
 
 TEG_API void teg_model_options_default(struct teg_model_options *options);
@@ -148,10 +149,11 @@ struct teg_model_info {
     uint64_t weights_bytes; /* bytes of weights held while the model is open */
 };
 
-/* Opens a model: a .gguf file (any part of a split set), a directory with config.json and *.safetensors, or a Core ML
- * package whose program is recognised as a stateful language model (its metadata then have the entry "contract";
- * without a tokenizer.json only calls that need no text work). The caller owns *model and frees it after its last
- * session. */
+/* Opens a model: a .gguf file (any part of a split set), a directory with config.json and *.safetensors, a Core ML
+ * package that is a language model, or a folder whose tegula.json (docs/FORMATS.md) lists the packages of one. A
+ * program that is recognised runs like any other model; another one op by op, with the same calls: slower, and a rewind
+ * runs the text again. The metadata entry "contract" says what was found. Without a tokenizer.json only calls that need
+ * no text work. The caller owns *model and frees it after its last session. */
 TEG_API enum teg_status teg_model_open(const char *path, const struct teg_model_options *options,
                                        struct teg_model **model, struct teg_error *err);
 TEG_API void teg_model_free(struct teg_model *model);

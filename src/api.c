@@ -11,6 +11,7 @@
 #include "build/build.h"
 #include "cpu/cpu.h"
 #include "format/source.h"
+#include "lm.h"
 #include "package.h"
 #include "plan/plan.h"
 #include "run/sampler.h"
@@ -19,16 +20,18 @@
 #include "tok/tok.h"
 
 struct teg_model {
-    struct teg_arena arena;          /* graph, plan, hyperparameters */
-    struct teg_source *source;       /* of a package: its weights as the graph has them */
-    struct teg_mil_program *program; /* a package's; then `source` lies in the arena */
-    struct teg_tok *tok;             /* NULL: a package without one */
-    struct teg_graph *graph;         /* NULL: vocabulary only */
+    struct teg_arena arena;      /* graph, plan, hyperparameters */
+    struct teg_source *source;   /* of a package: its weights as the graph has them */
+    struct teg_program *program; /* a package's; then `source` lies in the arena */
+    struct teg_lm *lm;           /* a package that runs op by op; then there is no graph */
+    struct teg_tok *tok;         /* NULL: a package without one */
+    struct teg_graph *graph;     /* NULL: vocabulary only */
     struct teg_plan *plan;
     struct teg_cpu cpu;
     struct teg_hparams hparams;
     struct teg_model_info info;
     struct teg_run_model run;
+    bool emulates; /* fp16 */
 };
 
 const char *teg_version(void)
@@ -76,7 +79,7 @@ void teg_model_free(struct teg_model *model)
     teg_plan_free(model->plan);
     if (!model->program)
         teg_source_free(model->source);
-    teg_mil_free(model->program);
+    teg_program_free(model->program);
     struct teg_arena arena = model->arena; /* the model itself lies in it */
     teg_arena_free(&arena);
 }
@@ -115,10 +118,17 @@ static void fill_graph_info(struct teg_model *model)
 {
     struct teg_model_info *const info = &model->info;
     const struct teg_hparams *const hp = &model->hparams;
+    if (model->lm) {
+        info->vocab_tokens = (int32_t)model->lm->vocab;
+        info->mode = model->emulates ? "emulate-fp16" : "exact";
+        info->context_tokens = model->lm->context;
+        info->weights_bytes = model->lm->weights_bytes;
+        info->n_parameters = model->lm->n_parameters;
+    }
     if (!model->graph)
         return;
     info->vocab_tokens = (int32_t)model->plan->vocab;
-    info->mode = model->plan->gemm ? "fast" : "exact";
+    info->mode = model->emulates ? "emulate-fp16" : model->plan->gemm ? "fast" : "exact";
     info->weights_bytes += model->plan->packed.n_bytes - model->plan->packed.replaced_bytes;
     info->n_layers = hp->n_layers;
     info->n_heads = hp->n_heads;
@@ -181,20 +191,46 @@ static enum teg_status open_graph(struct teg_model *model, const struct teg_mode
     return TEG_OK;
 }
 
+/* A graph where the program is recognised, else a program that is called like a language model. To round as a device
+ * does, the program's own ops must run. */
+static enum teg_status raise_package(struct teg_model *model, const struct teg_model_options *o,
+                                     const struct teg_manifest *manifest, struct teg_raised *raised,
+                                     struct teg_error *err)
+{
+    const struct teg_raise_options options = {.function = manifest->functions.decode,
+                                              .blocks = may_be_fast(model, o->mode)};
+    enum teg_status status = TEG_ERR_UNSUPPORTED;
+    if (!manifest->evaluate && o->mode != TEG_MODE_EMULATE_FP16)
+        status = teg_raise(model->program->mil, &options, &model->arena, raised, err);
+    if (status != TEG_ERR_UNSUPPORTED)
+        return status;
+    *raised = (struct teg_raised){0};
+    TRY(teg_lm_new(model->program, manifest, &model->arena, &model->lm, err));
+    raised->contract = model->lm->contract_text;
+    raised->context = model->lm->context;
+    return TEG_OK;
+}
+
 /* The tokenizer is optional: ids need none. */
 static enum teg_status open_package(struct teg_model *model, const char *path, const struct teg_model_options *o,
                                     const struct teg_allocator *allocator, struct teg_error *err)
 {
-    const char *const tokenizer = o->tokenizer_path ? o->tokenizer_path : teg_package_tokenizer(&model->arena, path);
+    struct teg_manifest manifest = {0};
+    struct teg_raised raised = {0};
+    TRY(teg_package_manifest(path, &model->arena, &manifest, err));
+    const char *const tokenizer = o->tokenizer_path    ? o->tokenizer_path
+                                  : manifest.tokenizer ? manifest.tokenizer
+                                                       : teg_package_tokenizer(&model->arena, path);
     if (tokenizer || o->vocab_only)
         TRY(teg_package_open_tokenizer(path, tokenizer, allocator, &model->tok, err));
-    TRY(teg_mil_open(path, allocator, &model->program, err));
-    struct teg_raised raised = {0};
+    TRY(teg_package_open(path, &manifest, o, allocator, &model->program, err));
     if (!o->vocab_only)
-        TRY(teg_raise(model->program, &(struct teg_raise_options){.blocks = may_be_fast(model, o->mode)}, &model->arena,
-                      &raised, err));
+        TRY(raise_package(model, o, &manifest, &raised, err));
+    if (manifest.context)
+        raised.context = manifest.context;
     model->graph = raised.graph;
-    return teg_package_describe(model->program, &raised, path, &model->arena, &model->source, &model->hparams, err);
+    return teg_package_describe(model->program->mil, &raised, path, &model->arena, &model->source, &model->hparams,
+                                err);
 }
 
 static enum teg_status open_parts(struct teg_model *model, const char *path, const struct teg_model_options *o,
@@ -211,7 +247,7 @@ static enum teg_status open_parts(struct teg_model *model, const char *path, con
     if (o->progress && !o->progress(o->progress_ctx, 0, total_bytes))
         FAIL(err, TEG_ERR_INTERRUPTED,
              "interrupted: opening %s: expected to finish, found a request to stop; open it again", path);
-    if (!o->vocab_only)
+    if (!o->vocab_only && !model->lm)
         TRY(open_graph(model, o, allocator, total_bytes, err));
     fill_graph_info(model);
     model->run.allocator = allocator;
@@ -234,6 +270,7 @@ enum teg_status teg_model_open(const char *path, const struct teg_model_options 
     if (!m)
         return teg_base_fail_memory(err, "model", sizeof *m);
     m->arena = arena;
+    m->emulates = o.mode == TEG_MODE_EMULATE_FP16;
     teg_cpu_detect(&m->cpu);
     const enum teg_status status = open_parts(m, path, &o, allocator, err);
     if (status != TEG_OK)
@@ -345,6 +382,12 @@ enum teg_status teg_model_weight(const struct teg_model *model, size_t index, st
 enum teg_status teg_model_dump(const struct teg_model *model, enum teg_dump what, struct teg_text *text,
                                struct teg_error *err)
 {
+    if (model->lm)
+        FAIL(
+            err, TEG_ERR_UNSUPPORTED,
+            "cannot show ops: %s: expected a program that is recognised, found one that runs op by op; see its own ops "
+            "with 'tegula inspect --ops'",
+            model->source->path);
     if (!model->graph)
         FAIL(err, TEG_ERR_ARGUMENT,
              "cannot show ops: model: expected a whole model, found one opened for its vocabulary; "
@@ -487,9 +530,9 @@ enum teg_status teg_chat_render(const struct teg_model *model, const char *messa
 
 /* ---- sessions and samplers ---- */
 
-static enum teg_status need_graph(const struct teg_model *model, struct teg_error *err)
+static enum teg_status need_whole(const struct teg_model *model, struct teg_error *err)
 {
-    if (!model->graph)
+    if (!model->graph && !model->lm)
         FAIL(err, TEG_ERR_ARGUMENT,
              "cannot make session: model: expected a whole model, found one opened for its "
              "vocabulary; open it with its weights");
@@ -499,14 +542,18 @@ static enum teg_status need_graph(const struct teg_model *model, struct teg_erro
 enum teg_status teg_session_bytes(const struct teg_model *model, const struct teg_session_options *options,
                                   size_t n_tokens, struct teg_memory *memory, struct teg_error *err)
 {
-    TRY(need_graph(model, err));
+    TRY(need_whole(model, err));
+    if (model->lm)
+        return teg_lm_session_bytes(model->lm, options, n_tokens, memory, err);
     return teg_run_session_bytes(&model->run, options, n_tokens, memory, err);
 }
 
 enum teg_status teg_session_new(const struct teg_model *model, const struct teg_session_options *options,
                                 struct teg_session **session, struct teg_error *err)
 {
-    TRY(need_graph(model, err));
+    TRY(need_whole(model, err));
+    if (model->lm)
+        return teg_lm_session_new(model->lm, options, session, err);
     return teg_run_session_new(&model->run, options, session, err);
 }
 

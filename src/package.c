@@ -5,8 +5,14 @@
  * Not taken: a tokenizer guessed from the weights' shape. A package without one runs on token ids. */
 #include "package.h"
 
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+#include "parts.h"
+
+#define MANIFEST "tegula.json"
 
 static size_t trimmed(const char *path)
 {
@@ -16,26 +22,98 @@ static size_t trimmed(const char *path)
     return n;
 }
 
+/* Of the folder that it lies in, slash included. */
+static size_t folder_bytes(const char *path)
+{
+    size_t n = trimmed(path);
+    while (n && path[n - 1] != '/')
+        n--;
+    return n;
+}
+
+static bool ends_with(const char *path, const char *ending)
+{
+    const size_t n = path ? trimmed(path) : 0, k = strlen(ending);
+    return n > k && memcmp(path + n - k, ending, k) == 0;
+}
+
+static bool is_single(const char *path)
+{
+    return ends_with(path, ".mlpackage") || ends_with(path, ".mlmodelc");
+}
+
+/* PATH/tegula.json, or PATH itself where it is that file. NULL: memory. */
+static const char *own_manifest(struct teg_arena *arena, const char *path)
+{
+    struct stat st;
+    const bool is_file = stat(path, &st) == 0 && S_ISREG(st.st_mode);
+    return is_file ? teg_arena_string(arena, path, strlen(path))
+                   : teg_arena_printf(arena, "%.*s/" MANIFEST, (int)trimmed(path), path);
+}
+
 bool teg_package_is(const char *path)
 {
-    static const char *const endings[] = {".mlpackage", ".mlmodelc"};
-    const size_t n = path ? trimmed(path) : 0;
-    for (size_t i = 0; i < 2; i++) {
-        const size_t k = strlen(endings[i]);
-        if (n > k && memcmp(path + n - k, endings[i], k) == 0)
-            return true;
+    char file[4096];
+    if (!path || is_single(path))
+        return path != NULL;
+    if (strcmp(path, MANIFEST) == 0 || ends_with(path, "/" MANIFEST))
+        return true;
+    const int n = snprintf(file, sizeof file, "%s/" MANIFEST, path);
+    return n > 0 && (size_t)n < sizeof file && access(file, F_OK) == 0;
+}
+
+enum teg_status teg_package_manifest(const char *path, struct teg_arena *arena, struct teg_manifest *manifest,
+                                     struct teg_error *err)
+{
+    const char *const in = own_manifest(arena, path);
+    *manifest = (struct teg_manifest){0};
+    if (!in)
+        return teg_base_fail_memory(err, "path", strlen(path));
+    if (!is_single(path)) {
+        TRY(teg_manifest_read(in, arena, manifest, err));
+        if (!manifest->n_parts)
+            FAIL(err, TEG_ERR_FORMAT,
+                 "cannot open model: %.160s: parts: expected the packages that make the model, found none; list them, "
+                 "or "
+                 "open the package",
+                 manifest->path);
+        return TEG_OK;
     }
-    return false;
+    if (access(in, F_OK) == 0)
+        return teg_manifest_read(in, arena, manifest, err);
+    const char *const beside = teg_arena_printf(arena, "%.*s" MANIFEST, (int)folder_bytes(path), path);
+    if (!beside)
+        return teg_base_fail_memory(err, "path", strlen(path));
+    if (access(beside, F_OK) != 0)
+        return TEG_OK;
+    TRY(teg_manifest_read(beside, arena, manifest, err));
+    if (manifest->n_parts) /* it describes the folder's model, which this is a part of */
+        *manifest = (struct teg_manifest){0};
+    return TEG_OK;
+}
+
+enum teg_status teg_package_open(const char *path, const struct teg_manifest *manifest,
+                                 const struct teg_model_options *o, const struct teg_allocator *allocator,
+                                 struct teg_program **program, struct teg_error *err)
+{
+    struct teg_program_options options;
+    struct teg_mil_program *mil = NULL;
+    teg_program_options_default(&options);
+    options.allocator = allocator;
+    options.target = o->target;
+    if (o->mode == TEG_MODE_EMULATE_FP16)
+        options.mode = TEG_PROGRAM_EMULATE_FP16;
+    if (manifest->n_parts)
+        TRY(teg_parts_open(path, manifest, allocator, &mil, err));
+    else
+        TRY(teg_mil_open(path, allocator, &mil, err));
+    return teg_program_of(mil, &options, program, err);
 }
 
 const char *teg_package_tokenizer(struct teg_arena *arena, const char *path)
 {
-    const size_t n = trimmed(path);
-    size_t folder = n;
-    while (folder && path[folder - 1] != '/')
-        folder--;
-    const char *const in = teg_arena_printf(arena, "%.*s/tokenizer.json", (int)n, path);
-    const char *const beside = teg_arena_printf(arena, "%.*stokenizer.json", (int)folder, path);
+    const char *const in = teg_arena_printf(arena, "%.*s/tokenizer.json", (int)trimmed(path), path);
+    const char *const beside = teg_arena_printf(arena, "%.*stokenizer.json", (int)folder_bytes(path), path);
     if (in && access(in, R_OK) == 0)
         return in;
     return beside && access(beside, R_OK) == 0 ? beside : NULL;

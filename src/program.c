@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/options.h"
 #include "base/text.h"
 #include "program.h"
 
@@ -145,33 +146,53 @@ void teg_program_free(struct teg_program *program)
     teg_arena_free(&arena);
 }
 
-enum teg_status teg_program_open(const char *path, const struct teg_program_options *options,
-                                 struct teg_program **program, struct teg_error *err)
+/* The handle, with its lock and nothing else. */
+static enum teg_status make_handle(const struct teg_program_options *options, struct teg_program **program,
+                                   struct teg_error *err)
 {
-    struct teg_program_options o;
-    teg_program_options_default(&o);
-    if (options)
-        o = *options;
-    o.allocator = teg_allocator_or_default(o.allocator);
     struct teg_arena arena;
-    teg_arena_init(&arena, o.allocator);
+    teg_arena_init(&arena, options->allocator);
     struct teg_program *const p = teg_arena_alloc(&arena, sizeof *p);
     if (!p)
         return teg_base_fail_memory(err, "program", sizeof *p);
-    *p = (struct teg_program){.allocator = o.allocator, .options = o};
+    *p = (struct teg_program){.allocator = options->allocator, .options = *options};
     p->arena = arena;
     if (pthread_mutex_init(&p->lock, NULL) != 0) {
         teg_arena_free(&arena);
         return teg_base_fail_memory(err, "lock", sizeof p->lock);
     }
-    enum teg_status status = teg_mil_open(path, o.allocator, &p->mil, err);
-    if (status == TEG_OK)
-        status = fill_tables(p, err);
+    *program = p;
+    return TEG_OK;
+}
+
+enum teg_status teg_program_of(struct teg_mil_program *mil, const struct teg_program_options *options,
+                               struct teg_program **program, struct teg_error *err)
+{
+    struct teg_program *p = NULL;
+    enum teg_status status = make_handle(options, &p, err);
+    if (status != TEG_OK) {
+        teg_mil_free(mil);
+        return status;
+    }
+    p->mil = mil;
+    status = fill_tables(p, err);
     if (status == TEG_OK)
         *program = p;
     else
         teg_program_free(p);
     return status;
+}
+
+enum teg_status teg_program_open(const char *path, const struct teg_program_options *options,
+                                 struct teg_program **program, struct teg_error *err)
+{
+    struct teg_program_options o;
+    struct teg_mil_program *mil = NULL;
+    teg_program_options_default(&o);
+    TRY(teg_options_read(&o, sizeof o, options, err));
+    o.allocator = teg_allocator_or_default(o.allocator);
+    TRY(teg_mil_open(path, o.allocator, &mil, err));
+    return teg_program_of(mil, &o, program, err);
 }
 
 /* ---- functions ---- */
@@ -201,18 +222,25 @@ enum teg_status teg_program_need_function(const struct teg_program *program, con
          program->mil->path, names, name ? name : program->mil->default_function);
 }
 
+void teg_program_want_threads(struct teg_program *program, uint32_t n_threads)
+{
+    (void)pthread_mutex_lock(&program->lock);
+    program->wanted_threads = n_threads;
+    (void)pthread_mutex_unlock(&program->lock);
+}
+
 enum teg_status teg_program_eval(struct teg_program *program, size_t function, const struct teg_eval **eval,
                                  struct teg_error *err)
 {
     const struct teg_program_options *const o = &program->options;
+    enum teg_status status = TEG_OK;
+    (void)pthread_mutex_lock(&program->lock);
     const struct teg_eval_options options = {.allocator = program->allocator,
                                              .emulate_fp16 = o->mode == TEG_PROGRAM_EMULATE_FP16,
-                                             .n_threads = o->n_threads,
+                                             .n_threads = o->n_threads ? o->n_threads : program->wanted_threads,
                                              .max_loop_iterations = o->max_loop_iterations,
                                              .max_bytes = o->max_bytes,
                                              .seed = o->seed};
-    enum teg_status status = TEG_OK;
-    (void)pthread_mutex_lock(&program->lock);
     if (!program->evals[function])
         status = teg_eval_new(program->mil, program->mil->functions[function].name, &options, &program->evals[function],
                               err);

@@ -23,6 +23,7 @@ struct teg_program {
     struct teg_requirement *requirements; /* the concrete ones first, the opsets and the file's version last */
     uint32_t spec_version;                /* the highest of them */
     pthread_mutex_t lock;
+    uint32_t wanted_threads; /* under the lock */
     struct teg_eval **evals; /* one a function */
 };
 
@@ -35,6 +36,11 @@ enum teg_status teg_program_find_requirements(struct teg_program *program, struc
 /* The index of a function by name or NULL; fails with the names there are. */
 enum teg_status teg_program_need_function(const struct teg_program *program, const char *name, size_t *index,
                                           struct teg_error *err);
+/* Takes the program over (freed on failure too) and makes a handle for it; options are whole, target included. */
+enum teg_status teg_program_of(struct teg_mil_program *mil, const struct teg_program_options *options,
+                               struct teg_program **program, struct teg_error *err);
+/* For functions that are made ready from now on, unless the options said how many; 0: no wish. */
+void teg_program_want_threads(struct teg_program *program, uint32_t n_threads);
 enum teg_status teg_program_eval(struct teg_program *program, size_t function, const struct teg_eval **eval,
                                  struct teg_error *err);
 enum teg_feature_kind teg_program_kind(const struct teg_mil_feature *feature);
