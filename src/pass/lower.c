@@ -263,17 +263,6 @@ static enum teg_status bad_option(struct lowerer *l, const char *name, const cha
          l->c->name, name, expected, found);
 }
 
-/* A rule of the device that this model or these sizes break. */
-static enum teg_status broken(struct lowerer *l, const char *rule, const char *what, uint64_t found)
-{
-    if (l->o->force)
-        return TEG_OK;
-    FAIL(l->err, TEG_ERR_UNSUPPORTED,
-         "cannot write a package: profile %s: rule %s: expected %s, found %llu; choose another size or profile, or "
-         "force it",
-         l->c->name, rule, what, (unsigned long long)found);
-}
-
 static enum teg_status check_sizes(struct lowerer *l)
 {
     const struct teg_lower_options *const o = l->o;
@@ -302,30 +291,50 @@ static enum teg_status check_sizes(struct lowerer *l)
     return TEG_OK;
 }
 
-static enum teg_status check_rules(struct lowerer *l)
+static void ask(bool kept, const char *rule, const char *what, uint64_t found, teg_lower_broken_fn tell, void *ctx)
 {
-    const uint32_t align = l->c->alignment, axis = l->c->most_axis;
+    if (!kept)
+        tell(ctx, rule, what, found);
+}
+
+void teg_lower_broken_rules(const struct lowerer *l, teg_lower_broken_fn tell, void *ctx)
+{
+    const uint32_t align = l->c->alignment;
     if (!align)
-        return TEG_OK;
-    if (l->o->context % align)
-        TRY(broken(l, "SH09", "a context in multiples of 32", l->o->context));
-    if (l->o->chunk % align)
-        TRY(broken(l, "SH03", "a chunk in multiples of 32", l->o->chunk));
-    if (l->tile % align)
-        TRY(broken(l, "SH03", "a KV tile in multiples of 32", l->tile));
-    if (l->tile > 16384)
-        TRY(broken(l, "SH07", "a KV tile of at most 16384 keys", l->tile));
+        return;
+    ask(l->o->context % align == 0, "SH09", "a context in multiples of 32", l->o->context, tell, ctx);
+    ask(l->o->chunk % align == 0, "SH03", "a chunk in multiples of 32", l->o->chunk, tell, ctx);
+    ask(l->tile % align == 0, "SH03", "a KV tile in multiples of 32", l->tile, tell, ctx);
+    ask(l->tile <= 16384, "SH07", "a KV tile of at most 16384 keys", l->tile, tell, ctx);
     for (uint32_t i = 0; i < l->o->n_buckets; i++)
-        if (l->o->buckets[i] % align)
-            TRY(broken(l, "SH09", "buckets in multiples of 32", l->o->buckets[i]));
+        ask(l->o->buckets[i] % align == 0, "SH09", "buckets in multiples of 32", l->o->buckets[i], tell, ctx);
+    uint32_t odd_width = 0, too_wide = 0;
     for (uint32_t i = 0; i < l->g->n_ops; i++) {
         const struct teg_op *const op = &l->g->ops[i];
         if (op->kind == TEG_OP_ATTENTION && op->attr.attention.head_width % align)
-            TRY(broken(l, "SH09", "heads whose width is a multiple of 32", op->attr.attention.head_width));
-        if (op->kind == TEG_OP_LINEAR && teg_value_width(&l->g->values[op->result]) > axis)
-            TRY(broken(l, "SH05", "at most 65536 channels", teg_value_width(&l->g->values[op->result])));
+            odd_width = op->attr.attention.head_width;
+        if (op->kind == TEG_OP_LINEAR && teg_value_width(&l->g->values[op->result]) > l->c->most_axis)
+            too_wide = (uint32_t)teg_value_width(&l->g->values[op->result]);
     }
-    return TEG_OK;
+    ask(!odd_width, "SH09", "heads whose width is a multiple of 32", odd_width, tell, ctx);
+    ask(!too_wide, "SH05", "products of at most 65536 columns", too_wide, tell, ctx);
+}
+
+static void refuse(void *ctx, const char *rule, const char *what, uint64_t found)
+{
+    struct lowerer *const l = ctx;
+    if (l->status == TEG_OK && !l->o->force)
+        l->status =
+            teg_base_fail(l->err, TEG_ERR_UNSUPPORTED, 0,
+                          "cannot write a package: profile %s: rule %s: expected %s, found %llu; choose another "
+                          "size or profile, or force it",
+                          l->c->name, rule, what, (unsigned long long)found);
+}
+
+static enum teg_status check_rules(struct lowerer *l)
+{
+    teg_lower_broken_rules(l, refuse, l);
+    return l->status;
 }
 
 /* What no profile has a form for. */
@@ -343,17 +352,31 @@ static enum teg_status check_ops(struct lowerer *l)
 
 /* ---- all of it ---- */
 
-static enum teg_status prepare(struct lowerer *l)
+struct lowerer teg_lower_of(const struct teg_graph *graph, const struct teg_lower_options *options,
+                            const struct teg_allocator *allocator, struct teg_error *err)
+{
+    struct lowerer l = {.g = graph, .o = options, .c = teg_lower_choices(options->profile), .err = err, .prefix = ""};
+    teg_arena_init(&l.scratch, allocator);
+    return l;
+}
+
+/* What is known before anything is written. */
+enum teg_status teg_lower_start(struct lowerer *l, struct teg_arena *keep)
 {
     const size_t n = (size_t)l->g->n_values + 1;
     l->uses = teg_arena_array(&l->scratch, n, sizeof *l->uses);
     l->moved = teg_arena_array(&l->scratch, n, sizeof *l->moved);
     l->seen = teg_arena_array(&l->scratch, n, sizeof *l->seen);
-    l->orders = teg_arena_array(&l->lowered->arena, (size_t)l->g->n_ops + 1, sizeof *l->orders);
+    l->orders = teg_arena_array(keep, (size_t)l->g->n_ops + 1, sizeof *l->orders);
     if (!l->uses || !l->moved || !l->seen || !l->orders)
         return teg_base_fail_memory(l->err, "lowering", n);
     TRY(teg_lower_find_layers(l->g, &l->scratch, &l->layers, l->err));
-    TRY(check_sizes(l));
+    return check_sizes(l);
+}
+
+static enum teg_status prepare(struct lowerer *l)
+{
+    TRY(teg_lower_start(l, &l->lowered->arena));
     TRY(check_rules(l));
     TRY(check_ops(l));
     TRY(find_orders(l));
@@ -384,9 +407,8 @@ enum teg_status teg_lower(const struct teg_graph *graph, const struct teg_lower_
     if (!made)
         return teg_base_fail_memory(err, "lowering", sizeof *made);
     *made = (struct teg_lowered){.arena = arena};
-    struct lowerer l = {
-        .g = graph, .o = options, .c = teg_lower_choices(options->profile), .lowered = made, .err = err, .prefix = ""};
-    teg_arena_init(&l.scratch, allocator);
+    struct lowerer l = teg_lower_of(graph, options, allocator, err);
+    l.lowered = made;
     const enum teg_status status = write_program(&l);
     teg_arena_free(&l.scratch);
     if (status != TEG_OK) {

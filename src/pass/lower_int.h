@@ -134,6 +134,14 @@ struct lowerer {
     var content[2]; /* what was read last */
 };
 
+struct lowerer teg_lower_of(const struct teg_graph *graph, const struct teg_lower_options *options,
+                            const struct teg_allocator *allocator, struct teg_error *err);
+/* Sizes and layers; orders of products are kept in `keep`. */
+enum teg_status teg_lower_start(struct lowerer *l, struct teg_arena *keep);
+/* Rules of the device that the model or the sizes break. */
+typedef void (*teg_lower_broken_fn)(void *ctx, const char *rule, const char *what, uint64_t found);
+void teg_lower_broken_rules(const struct lowerer *l, teg_lower_broken_fn tell, void *ctx);
+
 /* Keeps the first failure; returns for convenience. */
 void teg_lower_keep(struct lowerer *l, enum teg_status status);
 bool teg_lower_ok(const struct lowerer *l);
@@ -203,6 +211,9 @@ void teg_lower_tables(struct lowerer *l, const struct teg_op *op, const char *su
 /* Index of the tables that a rope op reads; made known if it is new. */
 uint32_t teg_lower_rope_index(struct lowerer *l, const struct teg_op *op);
 uint32_t teg_lower_mask_index(struct lowerer *l, uint32_t window);
+
+/* Bytes of a constant in the encoding that its rule gives it. */
+uint64_t teg_lower_weight_bytes(struct lowerer *l, teg_value_id value, bool embedding, bool head);
 
 /* The whole program. */
 void teg_lower_portable(struct lowerer *l);

@@ -231,6 +231,23 @@ static struct weight *find_weight(struct lowerer *l, const struct weight_use *us
     return teg_lower_ok(l) ? w : NULL;
 }
 
+uint64_t teg_lower_weight_bytes(struct lowerer *l, teg_value_id value, bool embedding, bool head)
+{
+    const struct teg_value *const v = &l->g->values[value];
+    struct weight w = {
+        .value = v, .rows = v->shape.rank == 2 ? (uint64_t)v->shape.dims[0] : 1, .columns = teg_value_width(v)};
+    struct teg_quant_rule rule = {.method = TEG_QUANT_F16};
+    uint64_t total = 0;
+    if (v->shape.rank == 2 && l->o->rule)
+        l->o->rule(l->o->rule_ctx, v->name, embedding, head, w.rows, w.columns, &rule);
+    if (rule.method == TEG_QUANT_PALETTE && rule.table == TEG_QUANT_UNIQUE)
+        rule.table = TEG_QUANT_KMEANS; /* as large, and nothing need be read */
+    teg_lower_keep(l, settle(l, &w, &rule));
+    for (size_t i = 0; i < TEG_QUANT_PART_COUNT; i++)
+        total += w.form.parts[i].n_bytes;
+    return total;
+}
+
 /* ---- constants and ops ---- */
 
 /* [rows, columns], or with two ones after them. */
