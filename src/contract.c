@@ -387,8 +387,7 @@ static void find_context(const struct finder *f)
         shrink(&c->context, (int64_t)c->most);
 }
 
-/* The number that a name ends with, or 0: logits2 comes before logits10. */
-static long trailing_number(const char *name)
+long teg_contract_number(const char *name)
 {
     size_t n = strlen(name);
     while (n && isdigit((unsigned char)name[n - 1]))
@@ -414,7 +413,8 @@ static enum teg_status find_outputs(const struct finder *f)
         if (!feature || teg_contract_output_role(feature, f->manifest, b->n_outputs == 1) != TEG_LM_LOGITS)
             continue;
         size_t at = c->n_logits++;
-        for (; at > 0 && trailing_number(output_name(f, logits[at - 1])) > trailing_number(output_name(f, i)); at--)
+        for (; at > 0 && teg_contract_number(output_name(f, logits[at - 1])) > teg_contract_number(output_name(f, i));
+             at--)
             logits[at] = logits[at - 1];
         logits[at] = i;
     }

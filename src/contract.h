@@ -42,6 +42,9 @@ enum teg_lm_role teg_contract_input_role(const struct teg_mil_feature *feature, 
 enum teg_lm_role teg_contract_output_role(const struct teg_mil_feature *feature, const struct teg_manifest *manifest,
                                           bool is_only_output);
 
+/* The number that a name ends with, or 0: logits2 comes before logits10. */
+long teg_contract_number(const char *name);
+
 /* A call: `real` tokens after `before` others, padded to `n`. */
 struct teg_lm_call {
     const int32_t *ids; /* [real] */

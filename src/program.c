@@ -29,8 +29,8 @@ static size_t count_ops(const struct teg_mil_block *block)
 static int by_place(const void *a, const void *b)
 {
     const struct teg_mil_const *const *const x = a, *const *const y = b;
-    const int files = strcmp((*x)->file, (*y)->file);
-    return files ? files : ((*x)->file_offset > (*y)->file_offset) - ((*x)->file_offset < (*y)->file_offset);
+    const uintptr_t p = (uintptr_t)(*x)->bytes, q = (uintptr_t)(*y)->bytes; /* parts may have files of one name */
+    return (p > q) - (p < q);
 }
 
 /* Bytes of the records, each once: functions of one program share their weights. */

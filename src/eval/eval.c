@@ -118,7 +118,7 @@ static void settle(struct teg_eval_call *c, struct teg_array *array)
 enum teg_status teg_frame_step(struct teg_eval_frame *f, const struct teg_eval_step *step)
 {
     struct teg_eval_call call = {.op = step->op,
-                                 .opset = f->eval->function->opset,
+                                 .opset = step->op->opset ? step->op->opset : f->eval->function->opset,
                                  .kernels = &f->eval->kernels,
                                  .pool = f->eval->pool,
                                  .allocator = &f->allocator,

@@ -28,7 +28,7 @@ struct loader {
 static enum teg_status find_row(struct loader *l, const struct teg_mil_op *op, const struct teg_eval_row **row)
 {
     const struct teg_eval *const e = l->eval;
-    *row = teg_eval_find_row(op->type, e->function->opset);
+    *row = teg_eval_find_row(op->type, op->opset ? op->opset : e->function->opset);
     if (*row)
         return TEG_OK;
     const struct teg_eval_row *const later = teg_eval_find_row(op->type, UINT32_MAX);

@@ -72,7 +72,10 @@ void teg_mil_free(struct teg_mil_program *program)
 {
     if (!program)
         return;
-    teg_mlpackage_close(&program->files->package);
+    for (size_t i = 0; i < program->n_parts; i++)
+        teg_mil_free(program->parts[i]);
+    if (program->files)
+        teg_mlpackage_close(&program->files->package);
     struct teg_arena arena = program->arena;
     teg_arena_free(&arena);
 }

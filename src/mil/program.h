@@ -122,6 +122,7 @@ struct teg_mil_op {
     const struct teg_mil_block *blocks; /* cond: true, false; while_loop: condition, body */
     size_t n_blocks;
     uint64_t file_offset; /* where it stands in the file: for messages */
+    uint32_t opset;       /* of the function that it came from, in a joined program; 0: its function's */
 };
 
 struct teg_mil_block {
@@ -193,7 +194,9 @@ struct teg_mil_program {
     const char *author, *license, *version, *description;
     const struct teg_string (*user_metadata)[2]; /* key, value */
     size_t n_user_metadata;
-    struct teg_mil_files *files; /* mapped weight files */
+    struct teg_mil_files *files;          /* mapped weight files; NULL: those of the program that this is a part of */
+    struct teg_mil_program *const *parts; /* of a joined program: they own its names and constants */
+    size_t n_parts;
 };
 
 /* Opens a .mlpackage or .mlmodelc directory. Everything a later stage relies on is checked here: definitions before
