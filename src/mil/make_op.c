@@ -256,10 +256,13 @@ static bool append(struct teg_mil_making *o, teg_mil_var_id *outputs)
         ids[i] = id;
         outputs[i] = id;
     }
-    *op = (struct teg_mil_op){.name = o->n_out ? m->program->vars[ids[0]].name : o->name,
-                              .n_args = o->n_args,
-                              .outputs = ids,
-                              .n_outputs = o->n_out};
+    const char *const own =
+        o->n_out ? m->program->vars[ids[0]].name : teg_arena_string(m->reader.arena, o->name, strlen(o->name));
+    if (!own) {
+        teg_mil_make_no_memory(m, strlen(o->name));
+        return false;
+    }
+    *op = (struct teg_mil_op){.name = own, .n_args = o->n_args, .outputs = ids, .n_outputs = o->n_out};
     m->status = teg_mil_intern(&m->reader, teg_mil_span(o->type), "an op type", &op->type);
     if (m->status == TEG_OK)
         m->status = teg_mil_seal_op(&m->reader, op, args, NULL);
