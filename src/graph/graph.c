@@ -302,6 +302,9 @@ enum teg_status teg_graph_verify(const struct teg_graph *g, struct teg_error *er
 
 /* ---- printing ---- */
 
+static const char *const activation_names[] = {
+    [TEG_ACT_SILU] = "silu", [TEG_ACT_GELU_TANH] = "gelu_tanh", [TEG_ACT_GELU_ERF] = "gelu_erf"};
+
 static void dump_attributes(const struct teg_op *op, struct teg_buf *out)
 {
     switch (op->kind) {
@@ -313,6 +316,8 @@ static void dump_attributes(const struct teg_op *op, struct teg_buf *out)
         teg_buf_printf(out, " eps=%g", (double)op->attr.norm.eps);
         if (op->attr.norm.weight_offset != 0)
             teg_buf_printf(out, " weight_offset=%g", (double)op->attr.norm.weight_offset);
+        if (op->attr.norm.by_max)
+            teg_buf_printf(out, " by max(|x|, %g)", (double)op->attr.norm.least_max);
         break;
     case TEG_OP_ROPE:
         teg_buf_printf(out, " head_width=%u %s", op->attr.rope.head_width,
@@ -329,7 +334,7 @@ static void dump_attributes(const struct teg_op *op, struct teg_buf *out)
             teg_buf_printf(out, " softcap=%g", (double)op->attr.attention.softcap);
         break;
     case TEG_OP_GLU:
-        teg_buf_puts(out, op->attr.activation == TEG_ACT_SILU ? " silu" : " gelu_tanh");
+        teg_buf_printf(out, " %s", activation_names[op->attr.activation]);
         break;
     case TEG_OP_SOFTCAP:
         teg_buf_printf(out, " cap=%g", (double)op->attr.cap);

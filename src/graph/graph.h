@@ -64,7 +64,7 @@ enum teg_op_kind {
         TEG_OP_COUNT
 };
 
-enum teg_activation { TEG_ACT_SILU, TEG_ACT_GELU_TANH };
+enum teg_activation { TEG_ACT_SILU, TEG_ACT_GELU_TANH, TEG_ACT_GELU_ERF };
 
 struct teg_op {
     enum teg_op_kind kind;
@@ -77,6 +77,8 @@ struct teg_op {
         } scale;
         struct {
             float eps, weight_offset; /* result = x̂ · (w + weight_offset): 1 where a file stores w - 1 */
+            bool by_max;              /* eps is times max(|x|, least_max)²: x was divided by that before its norm */
+            float least_max;
         } norm;
         struct {
             uint32_t head_width;

@@ -103,6 +103,9 @@ struct teg_attention_args {
                      size_t y_stride, size_t n_rows, size_t n))                                                        \
     X(gelu_mul_f32, (const float *gate, size_t gate_stride, const float *up, size_t up_stride, float *y,               \
                      size_t y_stride, size_t n_rows, size_t n))                                                        \
+    /* The same with x · (1 + erf(x/sqrt 2))/2, to the bound of gelu. */                                              \
+    X(gelu_erf_mul_f32, (const float *gate, size_t gate_stride, const float *up, size_t up_stride, float *y,           \
+                         size_t y_stride, size_t n_rows, size_t n))                                                    \
     /* y = a + b */                                                                                                    \
     X(add_f32, (const float *a, size_t a_stride, const float *b, size_t b_stride, float *y, size_t y_stride,           \
                 size_t n_rows, size_t n))                                                                              \

@@ -270,6 +270,8 @@ static void plan_norm(struct planner *p, uint32_t i)
     s->head_width = (uint32_t)teg_value_width(value_of(p, op->inputs[1]));
     s->eps = op->attr.norm.eps;
     s->weight_offset = op->attr.norm.weight_offset;
+    s->by_max = op->attr.norm.by_max;
+    s->least_max = op->attr.norm.least_max;
     set_output(p, s, op);
 }
 

@@ -54,6 +54,8 @@ struct teg_step {
     const float *bias;            /* linear */
     float scale;                  /* embedding, scale, attention; softcap: the cap */
     float eps, weight_offset, softcap;
+    bool by_max; /* rms_norm: see the graph's */
+    float least_max;
     uint32_t n_heads, n_kv_heads, head_width, window;
     uint32_t rope_table;
     bool interleaved;

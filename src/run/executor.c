@@ -41,9 +41,28 @@ static void run_embedding(const struct teg_pass *p, const struct teg_step *s, si
     }
 }
 
+/* Each row or head with an eps of its own. */
+static void run_norm_by_max(const struct teg_pass *p, const struct teg_step *s, size_t row, size_t n)
+{
+    const size_t heads = s->out.width / s->head_width;
+    for (size_t i = 0; i < n * heads; i++) {
+        const float *const x = row_of(p, &s->a, row + i / heads) + i % heads * s->head_width;
+        float *const y = row_of(p, &s->out, row + i / heads) + i % heads * s->head_width;
+        float most = s->least_max;
+        for (size_t k = 0; k < s->head_width; k++)
+            most = fmaxf(most, fabsf(x[k]));
+        p->plan->kernels.rms_norm_f32(x, s->head_width, s->weight, s->weight_offset, s->eps * most * most, y,
+                                      s->head_width, 1, s->head_width);
+    }
+}
+
 static void run_rms_norm(const struct teg_pass *p, const struct teg_step *s, size_t row, size_t n)
 {
     const size_t heads = s->out.width / s->head_width; /* 1 for a norm over the whole row */
+    if (s->by_max) {
+        run_norm_by_max(p, s, row, n);
+        return;
+    }
     if (heads == 1) {
         p->plan->kernels.rms_norm_f32(row_of(p, &s->a, row), s->a.stride, s->weight, s->weight_offset, s->eps,
                                       row_of(p, &s->out, row), s->out.stride, n, s->head_width);
@@ -107,6 +126,16 @@ static void run_kv_append(const struct teg_pass *p, const struct teg_step *s, si
     }
 }
 
+typedef void (*glu_fn)(const float *gate, size_t gate_stride, const float *up, size_t up_stride, float *y,
+                       size_t y_stride, size_t n_rows, size_t n);
+static glu_fn glu_kernel(const struct teg_pass *p, const struct teg_step *s)
+{
+    const struct teg_kernels *const k = &p->plan->kernels;
+    return s->activation == TEG_ACT_SILU        ? k->silu_mul_f32
+           : s->activation == TEG_ACT_GELU_TANH ? k->gelu_mul_f32
+                                                : k->gelu_erf_mul_f32;
+}
+
 static void run_rows(const struct teg_pass *p, const struct teg_step *s, size_t row, size_t n)
 {
     const struct teg_kernels *const k = &p->plan->kernels;
@@ -128,8 +157,8 @@ static void run_rows(const struct teg_pass *p, const struct teg_step *s, size_t 
         run_kv_append(p, s, row, n);
         break;
     case TEG_STEP_GLU:
-        (s->activation == TEG_ACT_SILU ? k->silu_mul_f32 : k->gelu_mul_f32)(
-            row_of(p, &s->a, row), s->a.stride, row_of(p, &s->b, row), s->b.stride, y, s->out.stride, n, s->out.width);
+        glu_kernel(p, s)(row_of(p, &s->a, row), s->a.stride, row_of(p, &s->b, row), s->b.stride, y, s->out.stride, n,
+                         s->out.width);
         break;
     case TEG_STEP_ADD:
         k->add_f32(row_of(p, &s->a, row), s->a.stride, row_of(p, &s->b, row), s->b.stride, y, s->out.stride, n,
@@ -177,8 +206,7 @@ static void run_gemm(const struct teg_pass *p, const struct teg_step *s, size_t 
                                   .n1 = teg_min(n0 + columns, s->out.width),
                                   .scratch = scratch};
     if (s->glu) {
-        const struct teg_kernels *const k = &p->plan->kernels;
-        args.glu = s->activation == TEG_ACT_SILU ? k->silu_mul_f32 : k->gelu_mul_f32;
+        args.glu = glu_kernel(p, s);
         args.gate = s[-1].weight;
         args.gate_dtype = s[-1].weight_dtype;
         args.y_groups = args.y;

@@ -440,6 +440,7 @@ static void add_random(struct maker *m)
         op.inputs[1] = random_constant(m, "norm", 0, random_below(2) && width % 8 == 0 ? 8 : width);
         op.attr.norm.eps = 1e-5f;
         op.attr.norm.weight_offset = random_below(2) ? 1 : 0;
+        op.attr.norm.by_max = random_below(3) == 0;
         add(m, &op);
         break;
     case 1:
@@ -463,7 +464,7 @@ static void add_random(struct maker *m)
         op.n_inputs = 2;
         op.inputs[1] = pick_width(m, width);
         if (op.kind == TEG_OP_GLU)
-            op.attr.activation = random_below(2) ? TEG_ACT_SILU : TEG_ACT_GELU_TANH;
+            op.attr.activation = (enum teg_activation)random_below(3);
         add(m, &op);
         break;
     case 5:
