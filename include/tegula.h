@@ -558,6 +558,66 @@ struct teg_predict_report {
 };
 TEG_API void teg_values_report(const struct teg_values *values, struct teg_predict_report *report);
 
+/* ---- models as Core ML packages ---- */
+
+/* What became of one weight matrix. `encoding` is a rule as `weights` takes it, or "kept": the numbers of a GGUF's
+ * blocks. Errors are Frobenius norms: |w - w'| / |w|, of the whole and of the worst row. */
+struct teg_convert_weight {
+    const char *name;
+    uint64_t rows, columns;
+    char encoding[64];
+    uint64_t source_bytes, bytes;
+    double bits_per_weight, relative_error, worst_row_error;
+    uint64_t worst_row;
+    bool exact; /* the same numbers as in the source */
+};
+
+struct teg_convert_options {
+    size_t size;
+    const struct teg_allocator *allocator; /* NULL: malloc */
+    const char *profile;                   /* "portable": one function, any device; "ane": for the Neural Engine */
+    const char *softmax;                   /* "two-pass", "online", "split"; NULL: two-pass */
+    /* "f16", "int8", "int4", "lut4", …, with "/channel", "/tensor" or "/32" (a group) after it; "keep": a GGUF's own
+     * blocks where Core ML can hold them exactly, else int8. Embedding and head: NULL: as weights. */
+    const char *weights, *embedding, *head;
+    bool fit_groups;         /* where a group does not divide: the largest smaller one that does; otherwise an error */
+    uint32_t context_tokens; /* slots of the cache; 0: what the model was trained for, at most 4096 */
+    uint32_t chunk_tokens;   /* most tokens of a prefill call; 0: 256 */
+    uint32_t kv_tile_tokens; /* keys of an attention tile; 0: the profile's */
+    const uint32_t *buckets; /* ane: further functions for these shorter contexts, ascending */
+    size_t n_buckets;
+    bool ignore_rules;          /* write what breaks a rule of the profile; see teg_convert_explain */
+    const char *target;         /* "iOS18", "macOS26", …: the oldest system that must load it */
+    uint32_t n_parts;           /* ane: above 1, a folder of packages that tegula.json joins */
+    const char *tokenizer_path; /* replaces the model's own; NULL: its own */
+    bool replace;               /* an existing package, after the new one is whole */
+    uint32_t n_threads;         /* 0: one for each CPU */
+    size_t memory_budget_bytes; /* for weights in the making; 0: 256 MiB */
+    teg_progress_fn progress;   /* bytes of weights; may be NULL */
+    void *progress_ctx;
+    void (*on_weight)(void *ctx, const struct teg_convert_weight *weight); /* after its package is whole; may be NULL */
+    void *on_weight_ctx;
+};
+
+TEG_API void teg_convert_options_default(struct teg_convert_options *options);
+
+struct teg_convert_report {
+    uint64_t source_bytes, weights_bytes; /* of the matrices; of all that is in the weight files */
+    uint64_t shared_bytes;                /* not written, because equal bytes were there */
+    uint64_t spec_bytes;
+    uint32_t n_weights, n_packages;
+};
+
+/* Writes the model `input` (whatever teg_model_open takes, a package only where it is recognised) as the package
+ * `output`, which ends in ".mlpackage". The package holds the tokenizer, so it opens like any model; how it is called
+ * is in docs/CONVERT.md. On failure nothing is left that was not there before. May be called from any thread; callbacks
+ * come from that thread. report may be NULL. */
+TEG_API enum teg_status teg_convert(const char *input, const char *output, const struct teg_convert_options *options,
+                                    struct teg_convert_report *report, struct teg_error *err);
+/* The choices of the profile for this model, each with the rule that demands it, a line each. */
+TEG_API enum teg_status teg_convert_explain(const char *input, const struct teg_convert_options *options,
+                                            struct teg_text *text, struct teg_error *err);
+
 #ifdef __cplusplus
 }
 #endif

@@ -112,10 +112,13 @@ enum teg_status teg_package_open(const char *path, const struct teg_manifest *ma
 
 const char *teg_package_tokenizer(struct teg_arena *arena, const char *path)
 {
-    const char *const in = teg_arena_printf(arena, "%.*s/tokenizer.json", (int)trimmed(path), path);
+    static const char *const places[] = {"tokenizer.json", "Data/tegula/tokenizer.json", "Data/tegula/tokenizer.gguf"};
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        const char *const in = teg_arena_printf(arena, "%.*s/%s", (int)trimmed(path), path, places[i]);
+        if (in && access(in, R_OK) == 0)
+            return in;
+    }
     const char *const beside = teg_arena_printf(arena, "%.*stokenizer.json", (int)folder_bytes(path), path);
-    if (in && access(in, R_OK) == 0)
-        return in;
     return beside && access(beside, R_OK) == 0 ? beside : NULL;
 }
 
@@ -129,7 +132,7 @@ enum teg_status teg_package_open_tokenizer(const char *path, const char *tokeniz
             "cannot open vocabulary: %s: expected a tokenizer.json in or beside the package, found none; give one with "
             "--tokenizer",
             path);
-    return teg_tok_open(NULL, tokenizer, allocator, tok, err);
+    return teg_tok_open_folder(tokenizer, allocator, tok, err);
 }
 
 static void add_tensor(struct teg_source *source, const struct teg_value *v)

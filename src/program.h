@@ -30,6 +30,9 @@ struct teg_program {
 /* ---- requirements.c ---- */
 
 enum teg_status teg_program_find_requirements(struct teg_program *program, struct teg_error *err);
+/* "iOS17", "macos 14.2" to the newest specification version that the system loads, 0 where none; false: no such
+ * system. */
+bool teg_target_version(const char *target, uint32_t *spec_version);
 
 /* ---- program.c ---- */
 

@@ -195,8 +195,7 @@ const char *teg_program_minimum_systems(const struct teg_program *program)
     return releases[release_of(program->spec_version)].minimum;
 }
 
-/* "iOS17", "macos 14.2" to the newest specification version that the system loads; false: no such system. */
-static bool parse_target(const char *target, uint32_t *spec_version)
+bool teg_target_version(const char *target, uint32_t *spec_version)
 {
     for (size_t s = 0; s < n_systems; s++) {
         const size_t n = strlen(system_names[s]);
@@ -219,7 +218,7 @@ static bool parse_target(const char *target, uint32_t *spec_version)
 enum teg_status teg_program_check_target(const struct teg_program *program, const char *target, struct teg_error *err)
 {
     uint32_t spec_version = 0;
-    if (!parse_target(target, &spec_version))
+    if (!teg_target_version(target, &spec_version))
         FAIL(err, TEG_ERR_ARGUMENT,
              "bad target: '%.40s': expected iOS, macOS, tvOS, watchOS or visionOS and a version, found another; "
              "write iOS18, say",

@@ -172,6 +172,16 @@ enum teg_status teg_tok_open(const struct teg_source *source, const char *path, 
     return finish(open_into(made, source, path, allocator, err), made, tok);
 }
 
+enum teg_status teg_tok_open_folder(const char *path, const struct teg_allocator *allocator, struct teg_tok **tok,
+                                    struct teg_error *err)
+{
+    struct teg_tok *made = NULL;
+    allocator = teg_allocator_or_default(allocator);
+    TRY(make(allocator, &made, err));
+    return finish(is_gguf(path) ? open_into(made, NULL, path, allocator, err) : teg_tok_read_folder(made, path, err),
+                  made, tok);
+}
+
 enum teg_status teg_tok_parse(struct teg_span json, struct teg_span config, const char *path,
                               const struct teg_allocator *allocator, struct teg_tok **tok, struct teg_error *err)
 {

@@ -17,6 +17,10 @@ struct teg_tok;
  * to the source's token texts, so the source must outlive it. */
 enum teg_status teg_tok_open(const struct teg_source *source, const char *path, const struct teg_allocator *allocator,
                              struct teg_tok **tok, struct teg_error *err);
+/* A GGUF, or a tokenizer.json with what stands beside it (tokenizer_config.json, chat_template.jinja,
+ * generation_config.json). */
+enum teg_status teg_tok_open_folder(const char *path, const struct teg_allocator *allocator, struct teg_tok **tok,
+                                    struct teg_error *err);
 void teg_tok_free(struct teg_tok *tok);
 
 size_t teg_tok_size(const struct teg_tok *tok); /* ids are 0 … size-1 */

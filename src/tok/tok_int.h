@@ -206,6 +206,8 @@ struct teg_tok {
 /* Files: each fills an empty tok whose arena is initialised. */
 enum teg_status teg_tok_from_gguf(struct teg_tok *tok, const struct teg_source *source, struct teg_error *err);
 /* config_path (tokenizer_config.json) and template_path (chat_template.jinja) may be NULL. */
+/* A tokenizer.json and what stands beside it (tok_folder.c). */
+enum teg_status teg_tok_read_folder(struct teg_tok *tok, const char *path, struct teg_error *err);
 enum teg_status teg_tok_from_hf(struct teg_tok *tok, const char *json_path, const char *config_path,
                                 const char *template_path, struct teg_error *err);
 /* The same from memory; config may be empty. `path` is for messages. */

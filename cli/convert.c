@@ -1,0 +1,431 @@
+/* convert.c: `tegula convert`: a model as a Core ML package, and what that cost.
+ *
+ * The result on standard output is a line for each weight (or one JSON document); it is printed when the package is
+ * whole, so a failure prints no half table. */
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "convert.h"
+#include "interrupt.h"
+#include "io.h"
+
+enum grain { GRAIN_DEFAULT, GRAIN_TENSOR, GRAIN_CHANNEL, GRAIN_BLOCK };
+
+struct convert_args {
+    struct cli_model_args model;
+    const char *output, *weights, *embedding, *head, *target, *check_file;
+    int profile, softmax, granularity;
+    int64_t group_size, ctx, chunk, kv_tile, n_parts, threads, memory;
+    struct cli_integers buckets;
+    bool check, explain, force, fit, ignore_rules, json;
+};
+
+#define ARG(field) offsetof(struct convert_args, field)
+
+static const struct cli_choice profiles[] = {{"portable", 0, NULL}, {"ane", 1, NULL}, {NULL, 0, NULL}};
+static const struct cli_choice softmaxes[] = {
+    {"two-pass", 0, NULL}, {"online", 1, NULL}, {"split", 2, NULL}, {NULL, 0, NULL}};
+static const struct cli_choice grains[] = {
+    {"tensor", GRAIN_TENSOR, NULL}, {"channel", GRAIN_CHANNEL, NULL}, {"block", GRAIN_BLOCK, NULL}, {NULL, 0, NULL}};
+
+static const struct cli_option option_table[] = {
+    {.name = "output",
+     .letter = 'o',
+     .type = CLI_TEXT,
+     .offset = ARG(output),
+     .placeholder = "OUT.mlpackage",
+     .help = "the package to write; with --split the folder for its parts"},
+    {.name = "profile",
+     .type = CLI_CHOICE,
+     .offset = ARG(profile),
+     .initial = "portable",
+     .choices = profiles,
+     .help = "portable: one function for any device; ane: shapes and ops for the Neural Engine"},
+    {.name = "weights",
+     .type = CLI_TEXT,
+     .offset = ARG(weights),
+     .placeholder = "RULE",
+     .initial = "f16",
+     .help = "f16, int8, int4, uint8, uint4, lut8, lut6, lut4, lut3, lut2, lut1, or keep (a GGUF's own blocks where "
+             "Core ML can hold them); RULE/GRAIN[,FLAG] as 'tegula help quantize' explains"},
+    {.name = "embedding",
+     .type = CLI_TEXT,
+     .offset = ARG(embedding),
+     .placeholder = "RULE",
+     .help = "the same for the embedding (default: as --weights)"},
+    {.name = "head",
+     .type = CLI_TEXT,
+     .offset = ARG(head),
+     .placeholder = "RULE",
+     .help = "the same for the output head (default: as --weights)"},
+    {.name = "granularity",
+     .type = CLI_CHOICE,
+     .offset = ARG(granularity),
+     .choices = grains,
+     .help = "values that share a scale or table, for --weights (default: the rule's own)"},
+    {.name = "group-size",
+     .type = CLI_INTEGER,
+     .offset = ARG(group_size),
+     .placeholder = "N",
+     .min = 1,
+     .max = 65536,
+     .help = "columns of a block, or rows that share a table, for --weights"},
+    {.name = "fit",
+     .type = CLI_FLAG,
+     .offset = ARG(fit),
+     .help = "where a group does not divide a weight, take the largest smaller one that does"},
+    {.name = "ctx",
+     .type = CLI_INTEGER,
+     .offset = ARG(ctx),
+     .placeholder = "N",
+     .min = 1,
+     .max = INT32_MAX,
+     .help = "slots of the KV cache (default: what the model was trained for, at most 4096)"},
+    {.name = "chunk",
+     .type = CLI_INTEGER,
+     .offset = ARG(chunk),
+     .placeholder = "N",
+     .min = 1,
+     .max = 65536,
+     .help = "most tokens of a prefill call (default: 256, or --ctx where that is smaller)"},
+    {.name = "kv-tile",
+     .type = CLI_INTEGER,
+     .offset = ARG(kv_tile),
+     .placeholder = "N",
+     .min = 1,
+     .max = INT32_MAX,
+     .help = "keys of an attention tile (default: the profile's)"},
+    {.name = "softmax",
+     .type = CLI_CHOICE,
+     .offset = ARG(softmax),
+     .initial = "two-pass",
+     .choices = softmaxes,
+     .help = "how the tiles of a row come together"},
+    {.name = "buckets",
+     .type = CLI_INTEGERS,
+     .offset = ARG(buckets),
+     .placeholder = "LIST",
+     .min = 1,
+     .max = INT32_MAX,
+     .help = "ane: further functions for these shorter contexts"},
+    {.name = "target",
+     .type = CLI_TEXT,
+     .offset = ARG(target),
+     .placeholder = "SYSTEM",
+     .initial = "iOS18",
+     .help = "the oldest system that must load the package: iOS18, macOS15, iOS26, ..."},
+    {.name = "split",
+     .type = CLI_INTEGER,
+     .offset = ARG(n_parts),
+     .placeholder = "N",
+     .initial = "1",
+     .min = 1,
+     .max = 64,
+     .help = "ane: write N packages and a tegula.json that joins them"},
+    {.name = "check",
+     .type = CLI_FLAG,
+     .offset = ARG(check),
+     .help = "run the package against the source and report divergence and perplexity"},
+    {.name = "check-file",
+     .type = CLI_TEXT,
+     .offset = ARG(check_file),
+     .placeholder = "FILE",
+     .help = "the text for --check (default: a short one of its own)"},
+    {.name = "explain",
+     .type = CLI_FLAG,
+     .offset = ARG(explain),
+     .help = "print the choices of the profile and the rules behind them; write nothing"},
+    {.name = "ignore-rules",
+     .type = CLI_FLAG,
+     .offset = ARG(ignore_rules),
+     .help = "write it although a rule of the profile is broken"},
+    {.name = "force", .type = CLI_FLAG, .offset = ARG(force), .help = "replace an existing package"},
+    {.name = "threads",
+     .type = CLI_INTEGER,
+     .offset = ARG(threads),
+     .placeholder = "N",
+     .min = 1,
+     .max = 256,
+     .help = CLI_THREADS_HELP},
+    {.name = "memory",
+     .type = CLI_INTEGER,
+     .offset = ARG(memory),
+     .placeholder = "BYTES",
+     .initial = "256M",
+     .min = 1,
+     .max = INT64_MAX,
+     .help = "memory for weights in the making (one weight may exceed it)"},
+    {.name = "json",
+     .type = CLI_FLAG,
+     .offset = ARG(json),
+     .help = "print {\"output\", \"packages\", \"bytes\", \"weights\": [...], \"check\"}"},
+    CLI_TOKENIZER_OPTION(struct convert_args, model),
+    CLI_PROGRESS_OPTION(struct convert_args, model),
+};
+
+/* ---- the report ---- */
+
+struct weight_row {
+    char *name;
+    struct teg_convert_weight w;
+};
+struct rows {
+    struct weight_row *data;
+    size_t n, capacity;
+    bool failed;
+};
+
+static void keep_weight(void *ctx, const struct teg_convert_weight *weight)
+{
+    struct rows *rows = ctx;
+    if (rows->n == rows->capacity) {
+        const size_t more = rows->capacity ? 2 * rows->capacity : 256;
+        struct weight_row *moved = realloc(rows->data, more * sizeof(*moved));
+        if (!moved) {
+            rows->failed = true;
+            return;
+        }
+        rows->data = moved;
+        rows->capacity = more;
+    }
+    char *name = strdup(weight->name);
+    if (!name) {
+        rows->failed = true;
+        return;
+    }
+    rows->data[rows->n++] = (struct weight_row){name, *weight};
+}
+
+static void free_rows(struct rows *rows)
+{
+    for (size_t i = 0; i < rows->n; i++)
+        free(rows->data[i].name);
+    free(rows->data);
+}
+
+static json_t *json_weights(const struct rows *rows)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; list && i < rows->n; i++) {
+        const struct teg_convert_weight *w = &rows->data[i].w;
+        json_t *row =
+            json_pack("{s:o, s:[I,I], s:s, s:o, s:o, s:o, s:o, s:o, s:I, s:b}", "name",
+                      cli_json_text(rows->data[i].name, strlen(rows->data[i].name)), "shape", (json_int_t)w->rows,
+                      (json_int_t)w->columns, "encoding", w->encoding, "source_bytes", cli_json_u64(w->source_bytes),
+                      "bytes", cli_json_u64(w->bytes), "bits_per_weight", cli_json_real(w->bits_per_weight),
+                      "relative_error", cli_json_real(w->relative_error), "worst_row_error",
+                      cli_json_real(w->worst_row_error), "worst_row", (json_int_t)w->worst_row, "exact", w->exact);
+        if (!row || json_array_append_new(list, row) != 0) {
+            json_decref(list);
+            return NULL;
+        }
+    }
+    return list;
+}
+
+static json_t *json_check(const struct cli_check *check)
+{
+    return json_pack("{s:I, s:o, s:o, s:o, s:o, s:o}", "tokens", (json_int_t)check->n_tokens, "kl_mean",
+                     cli_json_real(check->kl_mean), "kl_max", cli_json_real(check->kl_max), "perplexity_source",
+                     cli_json_real(check->perplexity_source), "perplexity_package",
+                     cli_json_real(check->perplexity_package), "top1_agreement", cli_json_real(check->top1_agreement));
+}
+
+static int print_json(const struct convert_args *args, const struct rows *rows, const struct teg_convert_report *r,
+                      const struct cli_check *check, double seconds)
+{
+    json_t *document = json_pack(
+        "{s:o, s:i, s:o, s:o, s:o, s:o, s:o, s:o}", "output", cli_json_text(args->output, strlen(args->output)),
+        "packages", (int)r->n_packages, "source_bytes", cli_json_u64(r->source_bytes), "weights_bytes",
+        cli_json_u64(r->weights_bytes), "shared_bytes", cli_json_u64(r->shared_bytes), "spec_bytes",
+        cli_json_u64(r->spec_bytes), "seconds", cli_json_real(seconds), "weights", json_weights(rows));
+    if (document && check && json_object_set_new(document, "check", json_check(check)) != 0) {
+        json_decref(document);
+        document = NULL;
+    }
+    return cli_json_print(document);
+}
+
+static int print_table(const struct convert_args *args, const struct rows *rows, const struct teg_convert_report *r,
+                       const struct cli_check *check)
+{
+    char source[32], weights[32], spec[32];
+    struct cli_output output;
+    (void)cli_output_open(&output, NULL);
+    (void)cli_output_printf(&output, "%-40s %-16s %-14s %12s %6s %9s %9s\n", "weight", "shape", "encoding", "bytes",
+                            "bits", "error", "worst row");
+    for (size_t i = 0; i < rows->n; i++) {
+        const struct teg_convert_weight *w = &rows->data[i].w;
+        char shape[48];
+        snprintf(shape, sizeof(shape), "%llu x %llu", (unsigned long long)w->rows, (unsigned long long)w->columns);
+        (void)cli_output_name(&output, rows->data[i].name, 40);
+        (void)cli_output_printf(&output, " %-16s %-14s %12llu %6.2f %9.6f %9.6f\n", shape, w->encoding,
+                                (unsigned long long)w->bytes, w->bits_per_weight, w->relative_error,
+                                w->worst_row_error);
+    }
+    (void)cli_output_printf(&output, "\n%s: %u package%s, weights %s (source %s), program %s\n", args->output,
+                            r->n_packages, r->n_packages == 1 ? "" : "s", cli_bytes_text(r->weights_bytes, weights),
+                            cli_bytes_text(r->source_bytes, source), cli_bytes_text(r->spec_bytes, spec));
+    if (check)
+        (void)cli_output_printf(&output,
+                                "check: %zu tokens, KL %.6f nats a token (at most %.4f), perplexity %.4f (source "
+                                "%.4f), same best token %.2f %%\n",
+                                check->n_tokens, check->kl_mean, check->kl_max, check->perplexity_package,
+                                check->perplexity_source, 100 * check->top1_agreement);
+    return cli_output_close(&output, true);
+}
+
+/* ---- options ---- */
+
+/* "int4" with --group-size 64 is "int4/64". */
+static int rule_text(const struct convert_args *args, const struct cli_line *line, char text[96])
+{
+    const char *comma = strchr(args->weights, ',');
+    const int n = comma ? (int)(comma - args->weights) : (int)strlen(args->weights);
+    const bool has_grain = memchr(args->weights, '/', (size_t)n) != NULL;
+    const bool grain_given = cli_option_given(line, "granularity");
+    if (has_grain && (args->group_size || grain_given))
+        return cli_usage("bad option: --%s: expected one grain, found another in --weights '%.40s'; keep one",
+                         args->group_size ? "group-size" : "granularity", args->weights);
+    if (args->group_size && grain_given && args->granularity != GRAIN_BLOCK)
+        return cli_usage("bad option: --group-size: expected it with --granularity block, found '%s'; keep one",
+                         cli_choice_name(grains, args->granularity));
+    if (n > 40 || strlen(args->weights) > 80)
+        return cli_usage("bad option: --weights: expected a short rule, found '%.40s...'; see 'tegula help convert'",
+                         args->weights);
+    if (args->group_size)
+        snprintf(text, 96, "%.*s/%lld%s", n, args->weights, (long long)args->group_size, comma ? comma : "");
+    else if (grain_given && args->granularity != GRAIN_BLOCK)
+        snprintf(text, 96, "%.*s/%s%s", n, args->weights, cli_choice_name(grains, args->granularity),
+                 comma ? comma : "");
+    else
+        snprintf(text, 96, "%s", args->weights);
+    return CLI_DONE;
+}
+
+static int fill_options(const struct convert_args *args, const char *rule, struct teg_convert_options *o,
+                        uint32_t **buckets)
+{
+    teg_convert_options_default(o);
+    *buckets = calloc(args->buckets.n + 1, sizeof(**buckets));
+    if (!*buckets)
+        return cli_fail_memory();
+    for (size_t i = 0; i < args->buckets.n; i++)
+        (*buckets)[i] = (uint32_t)args->buckets.data[i];
+    o->profile = cli_choice_name(profiles, args->profile);
+    o->softmax = cli_choice_name(softmaxes, args->softmax);
+    o->weights = rule;
+    o->embedding = args->embedding;
+    o->head = args->head;
+    o->fit_groups = args->fit;
+    o->context_tokens = (uint32_t)args->ctx;
+    o->chunk_tokens = (uint32_t)args->chunk;
+    o->kv_tile_tokens = (uint32_t)args->kv_tile;
+    o->buckets = *buckets;
+    o->n_buckets = args->buckets.n;
+    o->ignore_rules = args->ignore_rules;
+    o->target = args->target;
+    o->n_parts = (uint32_t)args->n_parts;
+    o->tokenizer_path = args->model.tokenizer;
+    o->replace = args->force;
+    o->n_threads = (uint32_t)args->threads;
+    o->memory_budget_bytes = (size_t)args->memory;
+    return CLI_DONE;
+}
+
+/* ---- the command ---- */
+
+static int explain(const char *input, const struct teg_convert_options *o)
+{
+    struct teg_error err = {0};
+    struct teg_text text = {0};
+    struct cli_output output;
+    if (teg_convert_explain(input, o, &text, &err) != TEG_OK)
+        return cli_fail_library(&err);
+    (void)cli_output_open(&output, NULL);
+    (void)cli_output_write(&output, text.bytes, text.n_bytes);
+    teg_text_free(&text);
+    return cli_output_close(&output, true);
+}
+
+static int check_package(const struct convert_args *args, const char *input, struct cli_check *check)
+{
+    struct cli_bytes text = {0};
+    int code = args->check_file ? cli_input_read(args->check_file, "text", &text) : CLI_DONE;
+    if (code == CLI_DONE)
+        code = cli_convert_check(input, args->output, &args->model, args->check_file ? &text : NULL, check);
+    cli_bytes_free(&text);
+    return code;
+}
+
+static int write_package(const struct convert_args *args, const char *input, struct teg_convert_options *o)
+{
+    struct teg_error err = {0};
+    struct teg_convert_report report = {0};
+    struct rows rows = {0};
+    struct cli_check check = {0};
+    struct cli_progress progress;
+    const double start = cli_now();
+    int code = CLI_DONE;
+    cli_progress_begin(&progress, (enum cli_progress_when)args->model.progress, "convert", "bytes");
+    o->progress = cli_progress_update;
+    o->progress_ctx = &progress;
+    o->on_weight = keep_weight;
+    o->on_weight_ctx = &rows;
+    (void)signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes is an error to report, not a death */
+    const enum teg_status status = teg_convert(input, args->output, o, &report, &err);
+    cli_progress_end(&progress);
+    if (status != TEG_OK)
+        code = cli_fail_library(&err);
+    else if (rows.failed)
+        code = cli_fail_memory();
+    const double seconds = cli_now() - start;
+    const bool checks = args->check || args->check_file;
+    if (code == CLI_DONE && checks)
+        code = check_package(args, input, &check);
+    if (code == CLI_DONE)
+        code = args->json ? print_json(args, &rows, &report, checks ? &check : NULL, seconds)
+                          : print_table(args, &rows, &report, checks ? &check : NULL);
+    free_rows(&rows);
+    return code;
+}
+
+static int convert(const struct cli_line *line, const void *ptr)
+{
+    const struct convert_args *args = ptr;
+    struct teg_convert_options o;
+    uint32_t *buckets = NULL;
+    char rule[96];
+    if (!args->output && !args->explain)
+        return cli_usage("missing option: --output (-o): expected the package to write, found none; give -o "
+                         "OUT.mlpackage");
+    int code = rule_text(args, line, rule);
+    if (code == CLI_DONE)
+        code = fill_options(args, rule, &o, &buckets);
+    if (code == CLI_DONE)
+        code = args->explain ? explain(line->operands[0], &o) : write_package(args, line->operands[0], &o);
+    free(buckets);
+    return code;
+}
+
+const struct cli_command cli_command_convert = {
+    .name = "convert",
+    .operands = "MODEL",
+    .summary = "write a model as a Core ML package",
+    .details =
+        "MODEL is a GGUF, a safetensors directory, or a package that is recognised as a language model (to give it "
+        "another profile or other sizes; 'tegula quantize' changes the weights of any package and nothing else). The "
+        "package appears under its name when it is whole, with its tokenizer in it, so that every command takes it.\n\n"
+        "The portable profile is one function: input_ids and position_ids of 1 to --chunk tokens, states for keys and "
+        "values, the logits of the last token. The ane profile has functions prepare, prefill and decode of fixed "
+        "shapes, which share weights and state. docs/CONVERT.md shows how an app calls both.\n\n"
+        "The result is a line for each weight: its encoding, size, and error as |w - w'| / |w|. --check measures what "
+        "that does to the model.",
+    .options = option_table,
+    .n_options = CLI_COUNT(option_table),
+    .min_operands = 1,
+    .max_operands = 1,
+    .args_bytes = sizeof(struct convert_args),
+    .run = convert,
+};
