@@ -21,6 +21,7 @@ from typing import Any, Dict, List, Optional
 import numpy as np
 
 from . import _convert
+from ._native import TegulaError
 from ._program import Program, State
 
 _MODULE = "coremltools.libcoremlpython"
@@ -56,7 +57,10 @@ class _MLModelProxy:
 
     def predict(self, data: Dict[str, Any], state: Optional[_State] = None) -> Dict[str, Any]:
         inputs = {key: _convert.input_value(value) for key, value in data.items()}
-        result = self._program.predict(inputs, self._function.name, state.state if state is not None else None)
+        try:
+            result = self._program.predict(inputs, self._function.name, state.state if state is not None else None)
+        except TegulaError as error:
+            raise _convert.core_ml_error(self._function, inputs, error) from None
         return _convert.outputs(self._function, result)
 
     def batchPredict(self, batch: List[Dict[str, Any]]) -> List[Dict[str, Any]]:

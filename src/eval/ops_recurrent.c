@@ -270,6 +270,20 @@ static enum teg_status read_tensor(struct teg_eval_call *c, const char *name, bo
     return TEG_OK;
 }
 
+/* A state of more rows than there are sequences is read from its start: programs that were converted from packed
+ * sequences have such states (of zeros), and Core ML runs them. */
+static enum teg_status read_initial(const struct recurrent *r, const char *name, const float **values)
+{
+    const struct teg_array *a;
+    TRY(teg_arg_form(r->c, name, TEG_FORM_F32, &a));
+    const size_t want[2] = {r->b, r->row};
+    if (a->rank != 2 || a->dims[0] < r->b || a->dims[1] != r->row)
+        OP_FAIL(r->c, TEG_ERR_FORMAT, "parameter %s: expected shape %s, found %s", name, teg_shape_text(2, want).text,
+                teg_shape_text(a->rank, a->dims).text);
+    *values = a->f32;
+    return TEG_OK;
+}
+
 static enum teg_status read_sizes(struct recurrent *r)
 {
     struct teg_eval_call *const c = r->c;
@@ -326,7 +340,7 @@ static enum teg_status run_recurrent(struct recurrent *r, const struct direction
     struct teg_eval_call *const c = r->c;
     const size_t dims[3] = {r->sequence ? r->s : 1, r->b, r->row};
     struct teg_array *y, *last_h, *last_c = NULL;
-    TRY(read_tensor(c, "initial_h", true, 2, r->b, r->row, &r->initial_h));
+    TRY(read_initial(r, "initial_h", &r->initial_h));
     TRY(teg_output(c, 0, 3, dims, &y));
     TRY(teg_output(c, 1, 2, dims + 1, &last_h));
     if (r->initial_c)
@@ -421,7 +435,7 @@ static enum teg_status op_lstm(struct teg_eval_call *c)
     TRY(read_tensor(c, "peephole", false, 1, 3 * r.h, 0, &d[0].peephole));
     if (n == 2)
         TRY(read_tensor(c, "peephole_back", false, 1, 3 * r.h, 0, &d[1].peephole));
-    TRY(read_tensor(c, "initial_c", true, 2, r.b, r.row, &r.initial_c));
+    TRY(read_initial(&r, "initial_c", &r.initial_c));
     r.step = lstm_step;
     return run_recurrent(&r, d, n);
 }

@@ -1,4 +1,4 @@
-"""The backend of the recorded conformance cases, over the Python package: load, predict, make_state, read_state,
+"""The backend of coremltools' tests, recorded or run in place, over the Python package: load, predict, make_state, read_state,
 write_state.
 
 Values go as the package takes them; only images stay arrays, because the cases were recorded as such.
@@ -8,6 +8,8 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "python"))
 
+from tegula._convert import core_ml_error  # noqa: E402
+from tegula._native import TegulaError  # noqa: E402
 from tegula._program import Program, State  # noqa: E402
 
 MODE = os.environ.get("TEGULA_MODE", "exact")
@@ -25,7 +27,10 @@ def load(package_path, function_name="", compute_units="ALL"):
 
 
 def predict(handle, inputs, state=None):
-    return handle.program.predict(inputs, handle.function, state)
+    try:
+        return handle.program.predict(inputs, handle.function, state)
+    except TegulaError as error:
+        raise core_ml_error(handle.program.functions[handle.function], inputs, error) from None
 
 
 def make_state(handle):

@@ -25,6 +25,7 @@ except ImportError:
 
 import packages  # noqa: E402
 import tegula as ct  # noqa: E402
+from tegula._convert import core_ml_error  # noqa: E402
 from tegula._program import Program  # noqa: E402
 
 try:
@@ -151,6 +152,31 @@ def _():
     raises(TypeError, lambda: m.predict(3), "dict or list of dict")
     raises(TypeError, lambda: m.predict([3]), "only dictionaries")
     expect([o["next"][0] for o in m.predict([base, {**base, "count": [5]}])] == [2, 6], "batches")
+
+
+@test
+def _():
+    """in coremltools' runtime errors begin with Core ML's words, which programs look for"""
+    program = Program(PATHS["shapes"])
+    base = {"ranged": np.ones((1, 2)), "a": np.ones(2), "b": np.ones(2), "one": np.ones(1), "count": np.ones(1)}
+
+    def text(**inputs):
+        try:
+            program.predict({**base, **inputs})
+        except ct.TegulaError as error:
+            found = core_ml_error(program.functions["main"], {**base, **inputs}, error)
+            expect(found.status == error.status and str(found).endswith(str(error)))
+            return str(found)
+        raise AssertionError("nothing was raised")
+
+    ranged = text(ranged=np.ones((5, 2)))
+    expect(ranged.startswith("Size (5) of dimension (0) is not in allowed range (1..4): cannot predict: "), ranged)
+    listed = text(a=np.ones(3))
+    expect(listed.startswith("MultiArray Shape (3) was not in enumerated set of allowed shapes: cannot "), listed)
+    rank = text(ranged=np.ones(2))
+    expect(rank.startswith("cannot predict: "), rank)
+    ran = core_ml_error(program.functions["main"], base, ct.TegulaError("cannot run op: x", "format"))
+    expect(str(ran) == "Unable to compute the prediction using ML Program: cannot run op: x", str(ran))
 
 
 @test

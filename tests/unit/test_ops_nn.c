@@ -180,6 +180,12 @@ static void test_recurrent(void **state)
                                        ")" NAME
     static const struct op_case cases[] = {
         {15, RNN(LINEAR), "1x1x1: 123"},
+#define STATES(h)                                                                                                      \
+    F3 " y, " F2 " h = rnn(" X3 ", initial_h = " h ", weight_ih = " M(1, 1, "[1]") ", weight_hh = " M(1, 1, "[10]")    \
+        LINEAR ")" NAME
+        {15, STATES(M(2, 1, "[7], [8]")), "1x1x1: 7123"}, /* more states than sequences: the first ones */
+        {15, STATES(M(1, 2, "[7, 8]")),
+         "cannot run op: o (rnn, iOS15): parameter initial_h: expected shape 1x1, found 1x2"},
         {15, RNN(LINEAR ALL), "3x1x1: 1 12 123"},
         {15, RNN(LINEAR ALL ", bias = " V(1, "5")), "3x1x1: 6 67 678"},
         {15, RNN(LINEAR ALL ", direction = string(\"reverse\")"), "3x1x1: 3 32 321"}, /* in the order it is taken */
