@@ -225,9 +225,9 @@ static const char *read_inputs(struct raiser *r)
 
 /* ---- ops ---- */
 
-static const struct teg_raise_row *const tables[] = {teg_raise_layout_rows, teg_raise_math_rows,
-                                                     teg_raise_rope_rows,   teg_raise_mask_rows,
-                                                     teg_raise_attend_rows, teg_raise_state_rows};
+static const struct teg_raise_row *const tables[] = {teg_raise_layout_rows, teg_raise_slice_rows, teg_raise_math_rows,
+                                                     teg_raise_rope_rows,   teg_raise_mask_rows,  teg_raise_attend_rows,
+                                                     teg_raise_state_rows};
 
 static teg_raise_rule find_rule(const char *type)
 {
@@ -244,6 +244,7 @@ static const char *const required[][4] = {
     {"conv", "x", "weight"},
     {"matmul", "x", "y"},
     {"gather", "x", "indices"},
+    {"gather_nd", "x", "indices"},
     {"select", "cond", "a", "b"},
     {"write_state", "input", "data"},
     {"read_state", "input"},
@@ -254,8 +255,9 @@ static const char *const required[][4] = {
     {"concat", "values"},
     {"stack", "values"},
 };
-static const char *const binary[] = {"add",  "sub",        "mul",     "real_div",      "floor_div", "pow",
-                                     "less", "less_equal", "greater", "greater_equal", "equal",     "logical_and"};
+static const char *const binary[] = {"add",   "sub",         "mul",        "real_div", "floor_div",
+                                     "pow",   "less",        "less_equal", "greater",  "greater_equal",
+                                     "equal", "logical_and", "maximum",    "minimum"};
 
 static bool has(const struct teg_mil_op *op, const char *name)
 {
@@ -298,20 +300,27 @@ static void read_op(struct raiser *r, const struct teg_mil_op *op)
     struct meaning m = {.weight = TEG_MIL_NO_VAR, .bias = TEG_MIL_NO_VAR};
     const teg_raise_rule rule = find_rule(op->type);
     r->op = op;
-    const bool is_write = strcmp(op->type, "write_state") == 0;
+    const bool is_write = strcmp(op->type, "write_state") == 0, is_split = strcmp(op->type, "split") == 0;
     const char *const why = is_write ? NULL : missing_operand(r);
     if (strncmp(op->type, "constexpr_", 10) == 0 && op->n_outputs == 1)
         m = (struct meaning){.kind = CONSTANT, .var = op->outputs[0]};
     else if (why)
         m.why = why;
-    else if (!rule || op->n_blocks || (op->n_outputs != 1 && !is_write) || !has_required(op))
+    else if (!rule || op->n_blocks || (op->n_outputs != 1 && !is_write && !is_split) || !has_required(op))
         teg_raise_no(r, &m, "expected an op that language models are made of, found this one");
     else
         rule(r, &m);
     if (m.kind == NOTHING && !m.why)
         m.why = "out of memory";
-    for (size_t i = 0; i < op->n_outputs; i++)
+    for (size_t i = 0; i < op->n_outputs; i++) {
         define(r, op->outputs[i], &m);
+        if (!is_split || m.kind == NOTHING || i + 1 == op->n_outputs)
+            continue;
+        r->output = i + 1;
+        m = (struct meaning){.weight = TEG_MIL_NO_VAR, .bias = TEG_MIL_NO_VAR};
+        rule(r, &m);
+    }
+    r->output = 0;
     r->op = NULL;
 }
 
@@ -334,6 +343,13 @@ static bool make_head(struct raiser *r, teg_value_id logits)
     return false;
 }
 
+/* A caller's ids are checked against the logits: each must have its row. */
+static const char too_few[] = "outputs: expected an embedding for each logit, found fewer rows";
+static bool has_embeddings(const struct raiser *r, teg_value_id logits)
+{
+    return r->table_ids >= (int64_t)teg_value_width(&r->graph->values[logits]);
+}
+
 static const char *several_heads(struct raiser *r, const struct meaning *const *outputs, size_t n)
 {
     const char *why = NULL;
@@ -354,7 +370,7 @@ static const char *several_heads(struct raiser *r, const struct meaning *const *
     if (w == TEG_NO_VALUE)
         return why ? why : "out of memory";
     r->graph->logits = teg_raise_emit(r, &(struct teg_op){.kind = TEG_OP_LM_HEAD, .n_inputs = 2, .inputs = {x, w}});
-    return NULL;
+    return r->status == TEG_OK && !has_embeddings(r, r->graph->logits) ? too_few : NULL;
 }
 
 static const char *read_outputs(struct raiser *r)
@@ -380,7 +396,9 @@ static const char *read_outputs(struct raiser *r)
     if (logits == TEG_NO_VALUE)
         return why ? why : "out of memory";
     r->graph->logits = logits;
-    return make_head(r, logits) ? NULL : "outputs: expected logits from a product with the head, found hidden states";
+    if (!make_head(r, logits))
+        return "outputs: expected logits from a product with the head, found hidden states";
+    return has_embeddings(r, logits) ? NULL : too_few;
 }
 
 static const char *check_states(const struct raiser *r)

@@ -23,11 +23,15 @@ static const struct meaning *context_rows(const struct meaning *m)
     return m->kind == CACHE ? m->write->rows : m;
 }
 
+struct heads { /* of a layer */
+    int64_t n, n_kv, width;
+};
+
 /* Columns of index i (row-major over the dimensions before `dims`) of a view that is broadcast to the sizes of `like`.
  */
 static bool batch_column(const struct view *v, const struct view *like, uint32_t dims, int64_t i, int64_t *column)
 {
-    *column = 0;
+    *column = v->offset;
     for (uint32_t d = dims; d-- > 0;) {
         struct amount size, own;
         if (!teg_view_size(like, d, &size) || !teg_amount_fixed(size))
@@ -51,9 +55,12 @@ static bool batch_column(const struct view *v, const struct view *like, uint32_t
     return true;
 }
 
-/* Head h of the query reads head h / (H / G) of keys and values, whatever the dimensions are called. */
-static bool heads_fit(const struct view *q, const struct view *kv, int64_t n_heads, int64_t n_kv_heads, int64_t width)
+/* Head h of the query reads head h / (H / G) of keys and values, whatever the dimensions are called. The query's heads
+ * begin at column q_base, those of keys and values at kv_base; `total` of them are seen. */
+static bool heads_fit(const struct view *q, const struct view *kv, const struct heads *h, int64_t q_base,
+                      int64_t kv_base)
 {
+    const int64_t n_heads = h->n, n_kv_heads = h->n_kv, width = h->width;
     if (q->rank < 2 || kv->rank < 2 || kv->rank > q->rank || n_heads % n_kv_heads)
         return false;
     int64_t total = 1;
@@ -63,12 +70,14 @@ static bool heads_fit(const struct view *q, const struct view *kv, int64_t n_hea
             return false;
         total *= size.n;
     }
-    if (total != n_heads)
+    if (total * width != teg_view_width(q))
         return false;
-    for (int64_t i = 0; i < n_heads; i++) {
+    for (int64_t i = 0; i < total; i++) {
         int64_t a, b;
-        if (!batch_column(q, q, q->rank - 2, i, &a) || !batch_column(kv, q, q->rank - 2, i, &b) || a % width ||
-            b != a / width / (n_heads / n_kv_heads) * width)
+        if (!batch_column(q, q, q->rank - 2, i, &a) || !batch_column(kv, q, q->rank - 2, i, &b))
+            return false;
+        a -= q_base;
+        if (a < 0 || a % width || b - kv_base != a / width / (n_heads / n_kv_heads) * width)
             return false;
     }
     return true;
@@ -104,56 +113,128 @@ static teg_value_id layer_state(struct raiser *r, const struct meaning *k, const
     return state;
 }
 
-/* m = attention; scores hold q, k, scale, cap and mask; v is seen as [..., slots, K]. */
-static void attend(struct raiser *r, struct meaning *m, const struct meaning *scores, const struct meaning *v)
+/* m = attention of the whole query `q`, seen as its view; scores hold k, scale, cap and mask. */
+static void emit_attention(struct raiser *r, struct meaning *m, const struct meaning *q, const struct meaning *scores,
+                           const struct meaning *v, const struct heads *h)
 {
-    const struct meaning *const q = scores->a, *const k = scores->b;
     const char *why = NULL;
-    const struct factor *const head = teg_view_single(&q->view, q->view.rank - 1);
-    const int64_t width = head ? head->size.n : 0;
-    const int64_t n_heads = width ? teg_view_width(&q->view) / width : 0;
-    const int64_t k_width = teg_view_width(&context_rows(k)->view), v_width = teg_view_width(&context_rows(v)->view);
-    const struct factor *const v_head = teg_view_single(&v->view, v->view.rank - 1);
-    const struct factor *const v_slots = v->view.rank > 1 ? teg_view_single(&v->view, v->view.rank - 2) : NULL;
-    if (!scores->causal) {
-        teg_raise_no(r, m, "expected a causal mask on the scores, found none");
-        return;
-    }
-    if (!is_slots(r, v_slots) || !v_head || v_head->stride != 1 || v_head->size.n != width || k_width != v_width ||
-        k_width % width || q->last) {
-        teg_raise_no(r, m, "expected keys and values with as many columns a head as the query, found others");
-        return;
-    }
-    const int64_t n_kv_heads = k_width / width;
-    struct view keys = k->view;
-    if (!heads_fit(&q->view, &v->view, n_heads, n_kv_heads, width) ||
-        !heads_fit(&q->view, &keys, n_heads, n_kv_heads, width)) {
-        teg_raise_no(r, m, "expected query head h to meet key head h / (H / G), found another order of heads");
-        return;
-    }
     struct meaning *const rows = teg_raise_alloc(r, 1, sizeof *rows);
     if (!rows)
         return;
     *rows = *q;
+    rows->kind = ROWS;
     rows->scale = 1;
     const teg_value_id query = teg_raise_value(r, rows, &why);
     const teg_value_id state =
-        query == TEG_NO_VALUE ? query : layer_state(r, k, v, (uint32_t)n_kv_heads, (uint32_t)width, &why);
+        query == TEG_NO_VALUE ? query : layer_state(r, scores->b, v, (uint32_t)h->n_kv, (uint32_t)h->width, &why);
     if (state == TEG_NO_VALUE) {
         teg_raise_no(r, m, "%s", why ? why : "out of memory");
         return;
     }
     struct teg_op op = {.kind = TEG_OP_ATTENTION, .n_inputs = 2, .inputs = {query, state}};
-    op.attr.attention.n_heads = (uint32_t)n_heads;
-    op.attr.attention.n_kv_heads = (uint32_t)n_kv_heads;
-    op.attr.attention.head_width = (uint32_t)width;
+    op.attr.attention.n_heads = (uint32_t)h->n;
+    op.attr.attention.n_kv_heads = (uint32_t)h->n_kv;
+    op.attr.attention.head_width = (uint32_t)h->width;
     op.attr.attention.window = scores->window;
-    op.attr.attention.scale = scores->scale * q->scale;
+    op.attr.attention.scale = scores->scale * scores->a->scale;
     op.attr.attention.softcap = scores->cap;
+    *m = (struct meaning){.weight = TEG_MIL_NO_VAR, .bias = TEG_MIL_NO_VAR};
     teg_raise_rows(m, teg_raise_emit(r, &op), teg_view_width(&q->view), &q->view);
-    r->n_heads = (uint32_t)n_heads;
-    r->n_kv_heads = (uint32_t)n_kv_heads;
-    r->head_width = (uint32_t)width;
+    r->n_heads = (uint32_t)h->n;
+    r->n_kv_heads = (uint32_t)h->n_kv;
+    r->head_width = (uint32_t)h->width;
+}
+
+/* The layer's heads, and whether these keys and values are those of some of them only. */
+static bool count_heads(const struct meaning *q, const struct meaning *k, const struct meaning *v, struct heads *h,
+                        bool *is_part)
+{
+    const struct factor *const head = teg_view_single(&q->view, q->view.rank - 1);
+    const struct factor *const v_head = teg_view_single(&v->view, v->view.rank - 1);
+    const int64_t k_width = teg_view_width(&context_rows(k)->view), v_width = teg_view_width(&context_rows(v)->view);
+    *h = (struct heads){.width = head ? head->size.n : 0};
+    if (h->width < 1 || !v_head || v_head->stride != 1 || v_head->size.n != h->width || k_width != v_width ||
+        k_width % h->width || q->last)
+        return false;
+    h->n_kv = k_width / h->width;
+    *is_part = teg_view_width(&k->view) != k_width || (h->n_kv == 1 && teg_view_width(&q->view) != q->columns);
+    h->n = (*is_part ? q->columns : teg_view_width(&q->view)) / h->width;
+    return teg_view_width(&v->view) == teg_view_width(&k->view);
+}
+
+/* Scores hold q, k, scale, cap and mask; v is seen as [..., slots, K]. */
+static void attend(struct raiser *r, struct meaning *m, const struct meaning *scores, const struct meaning *v)
+{
+    const struct meaning *const q = scores->a, *const k = scores->b;
+    struct heads h;
+    bool is_part;
+    if (!scores->causal) {
+        teg_raise_no(r, m, "expected a causal mask on the scores, found none");
+        return;
+    }
+    if (!is_slots(r, v->view.rank > 1 ? teg_view_single(&v->view, v->view.rank - 2) : NULL) ||
+        !count_heads(q, k, v, &h, &is_part)) {
+        teg_raise_no(r, m, "expected keys and values with as many columns a head as the query, found others");
+        return;
+    }
+    const int64_t q_base = is_part ? 0 : q->view.offset;
+    const int64_t k_base = k->kind == CACHE ? 0 : k->view.offset, v_base = v->kind == CACHE ? 0 : v->view.offset;
+    if (!heads_fit(&q->view, &v->view, &h, q_base, v_base) || !heads_fit(&q->view, &k->view, &h, q_base, k_base)) {
+        teg_raise_no(r, m, "expected query head h to meet key head h / (H / G), found another order of heads");
+        return;
+    }
+    if (!is_part) {
+        emit_attention(r, m, q, scores, v, &h);
+        return;
+    }
+    *m = *q;
+    m->kind = ATTENDED;
+    m->a = scores;
+    m->b = v;
+}
+
+static bool same_query(const struct meaning *a, const struct meaning *b)
+{
+    return a->is_linear == b->is_linear && a->scale == b->scale &&
+           (a->is_linear ? a->a == b->a && a->weight == b->weight && a->bias == b->bias : a->value == b->value);
+}
+
+/* Parts of one attention, but for the heads. */
+static bool same_attention(const struct meaning *x, const struct meaning *y)
+{
+    const struct meaning *const a = x->a, *const b = y->a;
+    return same_query(a->a, b->a) && a->scale == b->scale && a->cap == b->cap && a->window == b->window &&
+           a->b->kind == CACHE && b->b->kind == CACHE && a->b->write == b->b->write && x->b->kind == CACHE &&
+           y->b->kind == CACHE && x->b->write == y->b->write;
+}
+
+bool teg_raise_join_attended(struct raiser *r, struct meaning *m, const struct meaning *const *parts, size_t n,
+                             uint32_t axis)
+{
+    struct heads h;
+    bool is_part;
+    const struct meaning *const first = parts[0];
+    if (first->kind != ATTENDED)
+        return false;
+    struct meaning *const q = teg_raise_alloc(r, 1, sizeof *q);
+    if (!q)
+        return true;
+    *q = *first->a->a;
+    const int64_t apart = n > 1 ? parts[1]->view.offset - first->view.offset : 0;
+    bool good = n > 1 && teg_view_side_by_side(&first->view, (int64_t)n, apart, axis, &q->view);
+    for (size_t i = 1; i < n && good; i++) {
+        struct view there = parts[i]->view;
+        good = parts[i]->kind == ATTENDED && there.offset == first->view.offset + (int64_t)i * apart;
+        there.offset = first->view.offset;
+        good = good && teg_view_same(&first->view, &there) && same_attention(first, parts[i]);
+    }
+    good = good && teg_view_whole(&q->view) && q->view.offset == 0 && teg_view_width(&q->view) == q->columns &&
+           count_heads(first->a->a, first->a->b, first->b, &h, &is_part);
+    if (good)
+        emit_attention(r, m, q, first->a, first->b, &h);
+    else
+        teg_raise_no(r, m, "expected all heads of one attention side by side, found others");
+    return true;
 }
 
 /* q · k: m is the scores. `k_columns_last`: k is seen as [..., slots, K]. */

@@ -75,7 +75,9 @@ bool teg_view_reshape(struct view *v, const struct amount *dims, uint32_t rank);
 bool teg_view_same(const struct view *a, const struct view *b);
 /* The view's dims as numpy broadcasting of the two gives them; where both have factors, a's. */
 bool teg_view_broadcast(const struct view *a, const struct view *b, struct view *out);
-/* Two that differ in their offsets, side by side in dimension `dim`; one twice. False: they differ in more. */
+/* n that differ in their offsets, the second by `apart` columns, side by side in dimension `dim`. */
+bool teg_view_side_by_side(const struct view *a, int64_t n, int64_t apart, uint32_t dim, struct view *out);
+/* Two of them, or one twice. False: they differ in more than offsets. */
 bool teg_view_join(const struct view *a, const struct view *b, uint32_t dim, struct view *out);
 /* Columns seen, and whether they are each seen once and are contiguous from offset on. */
 int64_t teg_view_width(const struct view *v);
@@ -94,6 +96,7 @@ enum kind {
     POSITIONS,    /* P + t + add */
     SLOTS,        /* index of a cache slot: slot + add */
     NOT_NEGATIVE, /* bool: a >= 0 */
+    NEGATIVE,     /* bool: a < 0 */
     VISIBLE,      /* bool, or 1 where a key is seen: slot <= position, and slot > position - window */
     HIDDEN,       /* 1 where it is not */
     MASK,         /* added to scores: 0 where seen */
@@ -117,7 +120,13 @@ enum kind {
     SILU,
     SIGMOID,
     GELU,       /* of rows a */
+    GELU_ERF,   /* of rows times gain, which is 1/2 when all of it is there */
+    ERF,        /* of rows */
+    ERF_PLUS,   /* (1 + erf of rows) times gain */
     TANH,       /* of rows a */
+    MAGNITUDES, /* |rows| */
+    MAXIMA,     /* the largest of a row or head, at least `least` */
+    BY_MAX,     /* rows divided by that */
     STATE,      /* a state as it is after n_writes updates */
     UPDATED,    /* the same before write_state */
     CACHE,      /* keys or values that one update wrote, all slots */
@@ -128,6 +137,7 @@ enum kind {
     WRITTEN,    /* 1 for slots that this call writes */
     UNTOUCHED,  /* 1 for the others */
     SPREAD,     /* rows a at their positions, 0 elsewhere */
+    ATTENDED, /* attention of some of the heads: scores a, values b; not in the graph until all are side by side */
     SCORES,
     TANH_SCORES,
     WEIGHTS, /* q·k, and softmax */
@@ -155,12 +165,15 @@ struct meaning {
     int64_t columns; /* of the whole value */
     bool last;       /* only the last token's */
     float scale;     /* rows, scores; cos, sin and tables: what they are multiplied by */
-    float eps, cap;
+    float eps, cap, gain;
+    float least; /* maxima, what is divided by them, its norm */
+    bool by_max; /* normed */
     uint32_t group; /* norms, turned: columns of one head or row */
     /* INTEGERS */
     const struct amount *ints;
     uint32_t n_ints;
     int64_t add;
+    int64_t least_rows; /* tokens: clamped so that a table of more rows would be read wrongly; 0: not */
     /* masks */
     bool causal;
     uint32_t window;
@@ -212,6 +225,7 @@ struct raiser {
     const struct teg_mil_program *program;
     const struct teg_mil_function *function;
     const struct teg_mil_op *op; /* being read: for messages */
+    size_t output;               /* of it: which one, where it has several */
     struct teg_arena *arena;     /* of the result */
     struct teg_arena scratch;
     struct teg_graph *graph;
@@ -233,6 +247,7 @@ struct raiser {
     teg_mil_var_id tokens_var;
     size_t table_rows; /* of the shortest table of positions; 0: none */
     float rope_base;   /* from the metadata; 0: none */
+    int64_t table_ids; /* rows of the smallest embedding table */
     uint32_t n_heads, n_kv_heads, head_width, ffn_width;
     uint32_t n_f16, n_block; /* weights by how they are held */
     uint64_t n_parameters, weights_bytes;
@@ -291,8 +306,12 @@ struct teg_raise_row {
     const char *type;
     teg_raise_rule rule;
 };
-extern const struct teg_raise_row teg_raise_layout_rows[], teg_raise_math_rows[], teg_raise_attend_rows[],
-    teg_raise_state_rows[], teg_raise_rope_rows[], teg_raise_mask_rows[];
+extern const struct teg_raise_row teg_raise_layout_rows[], teg_raise_slice_rows[], teg_raise_math_rows[],
+    teg_raise_attend_rows[], teg_raise_state_rows[], teg_raise_rope_rows[], teg_raise_mask_rows[];
+
+/* An element depends only on its own place, so any order of elements keeps the meaning. */
+bool teg_raise_may_move(const struct meaning *m);
+void teg_raise_set_ints(struct raiser *r, struct meaning *m, const struct amount *values, uint32_t n);
 
 /* Parts that elementwise ops share: true where they made something of it (or gave the reason). */
 bool teg_raise_int_binary(struct raiser *r, struct meaning *m, const struct meaning *a, const struct meaning *b);
@@ -308,6 +327,9 @@ void teg_raise_wave_input(struct raiser *r, struct meaning *m, const struct teg_
 bool teg_raise_angles(struct raiser *r, struct meaning *m, const struct meaning *x, const struct meaning *y);
 bool teg_raise_attend_matmul(struct raiser *r, struct meaning *m, const struct meaning *x, const struct meaning *y,
                              bool tx, bool ty);
+/* Attention of heads that stand side by side. False: they are none. */
+bool teg_raise_join_attended(struct raiser *r, struct meaning *m, const struct meaning *const *parts, size_t n,
+                             uint32_t axis);
 bool teg_raise_layer_binary(struct raiser *r, struct meaning *m, const struct meaning *a, const struct meaning *b);
 bool teg_raise_spread(struct raiser *r, struct meaning *m, const struct meaning *x, const struct meaning *y);
 /* slice_by_index of a state. */

@@ -6,13 +6,14 @@
 #include "pass/raise_int.h"
 
 /* Meanings of which an element depends only on its own place, so that any order of elements keeps them. */
-static bool may_move(const struct meaning *m)
+bool teg_raise_may_move(const struct meaning *m)
 {
     switch (m->kind) {
     case TOKENS:
     case POSITIONS:
     case SLOTS:
     case NOT_NEGATIVE:
+    case NEGATIVE:
     case VISIBLE:
     case HIDDEN:
     case MASK:
@@ -30,8 +31,12 @@ static bool may_move(const struct meaning *m)
     case SILU:
     case SIGMOID:
     case GELU:
+    case GELU_ERF:
+    case ERF:
+    case ERF_PLUS:
     case TANH:
     case CACHE:
+    case ATTENDED:
     case OLD_LAYER:
     case NEW_LAYER:
     case ONE_HOT:
@@ -41,7 +46,7 @@ static bool may_move(const struct meaning *m)
     }
 }
 
-static void ints(struct raiser *r, struct meaning *m, const struct amount *values, uint32_t n)
+void teg_raise_set_ints(struct raiser *r, struct meaning *m, const struct amount *values, uint32_t n)
 {
     struct amount *const copy = teg_raise_alloc(r, n + 1, sizeof *copy);
     if (!copy)
@@ -60,7 +65,7 @@ static void rule_cast(struct raiser *r, struct meaning *m)
 static bool start_move(struct raiser *r, struct meaning *m)
 {
     const struct meaning *const x = teg_raise_arg(r, "x");
-    if (!may_move(x)) {
+    if (!teg_raise_may_move(x)) {
         teg_raise_no(r, m, "expected rows, positions or a mask, found another value");
         return false;
     }
@@ -147,159 +152,13 @@ static void rule_squeeze(struct raiser *r, struct meaning *m)
             teg_raise_no(r, m, "expected dimensions of one, found more");
 }
 
-/* ---- slices ---- */
-
-bool teg_raise_slice_bounds(struct raiser *r, struct meaning *m, const struct amount *sizes, uint32_t rank,
-                            struct amount *begin, struct amount *end, bool *squeeze)
-{
-    static const char *const masks[] = {"begin_mask", "end_mask", "squeeze_mask"};
-    const struct amount *b, *e;
-    uint32_t nb, ne, n;
-    int64_t mask[3][TEG_MIL_MAX_RANK] = {{0}}, stride[TEG_MIL_MAX_RANK];
-    bool good = teg_raise_ints(r, teg_raise_arg(r, "begin"), &b, &nb) &&
-                teg_raise_ints(r, teg_raise_arg(r, "end"), &e, &ne) && nb == rank && ne == rank;
-    for (size_t i = 0; i < 3 && good; i++)
-        if (teg_raise_arg(r, masks[i]))
-            good = teg_raise_numbers(r, masks[i], mask[i], TEG_MIL_MAX_RANK, &n) && n == rank;
-    if (good && teg_raise_arg(r, "stride")) {
-        good = teg_raise_numbers(r, "stride", stride, TEG_MIL_MAX_RANK, &n) && n == rank;
-        for (uint32_t d = 0; d < rank && good; d++)
-            good = stride[d] == 1;
-    }
-    if (!good) {
-        teg_raise_no(r, m, "expected bounds known from T and P, and strides of 1, found others");
-        return false;
-    }
-    for (uint32_t d = 0; d < rank; d++) {
-        begin[d] = mask[0][d] ? teg_amount(0) : b[d];
-        end[d] = mask[1][d] ? sizes[d] : e[d];
-        squeeze[d] = mask[2][d] != 0;
-        if (teg_amount_fixed(begin[d]) && begin[d].n < 0)
-            begin[d] = (struct amount){sizes[d].n + begin[d].n, sizes[d].t, sizes[d].p};
-        if (teg_amount_fixed(end[d]) && end[d].n < 0)
-            end[d] = (struct amount){sizes[d].n + end[d].n, sizes[d].t, sizes[d].p};
-        if (squeeze[d])
-            end[d] = (struct amount){begin[d].n + 1, begin[d].t, begin[d].p};
-    }
-    return true;
-}
-
-static void slice_ints(struct raiser *r, struct meaning *m, const struct amount *values, uint32_t n)
-{
-    struct amount begin, end, size = teg_amount(n);
-    bool squeeze;
-    if (!teg_raise_slice_bounds(r, m, &size, 1, &begin, &end, &squeeze))
-        return;
-    if (!teg_amount_fixed(begin) || !teg_amount_fixed(end) || begin.n < 0 || end.n > n || begin.n >= end.n)
-        teg_raise_no(r, m, "expected constant bounds of a shape, found others");
-    else
-        ints(r, m, values + begin.n, (uint32_t)(end.n - begin.n));
-}
-
-/* Cuts dimension d to begin … end; false: that has no meaning. */
-static bool cut(struct raiser *r, struct meaning *m, uint32_t d, struct amount begin, struct amount end)
-{
-    struct view *const v = &m->view;
-    const uint32_t at = teg_view_begin(v, d);
-    struct amount size;
-    if (!teg_view_size(v, d, &size))
-        return false;
-    if (teg_amount_is(begin, 0) && teg_amount_same(end, size))
-        return true;
-    struct factor *const f = v->count[d] == 1 ? &v->factors[at] : NULL;
-    if (!f)
-        return false;
-    struct view out = {.offset = v->offset};
-    struct factor kept = *f;
-    if (f->axis == AXIS_COLUMNS && m->kind == ROWS) {
-        if (!teg_amount_fixed(begin) || !teg_amount_fixed(end) || begin.n < 0 || end.n > size.n || begin.n >= end.n)
-            return false;
-        out.offset += begin.n * f->stride;
-        kept.size = teg_amount(end.n - begin.n);
-    } else if (f->axis == AXIS_TOKENS && m->kind == ROWS) {
-        const struct amount one_before = {size.n - 1, size.t, size.p};
-        if (!teg_amount_same(begin, one_before) || !teg_amount_same(end, size))
-            return false;
-        m->last = true;
-        kept.size = teg_amount(1);
-    } else if (f->axis == AXIS_TOKENS && m->kind == POSITIONS) {
-        if (!teg_amount_fixed(begin) || !teg_amount_is(end, begin.n + 1) || begin.n < 0)
-            return false;
-        m->add += begin.n;
-        kept.size = teg_amount(1);
-    } else if (f->axis == AXIS_SLOTS && teg_amount_is(begin, 0)) {
-        const struct amount used = {r->tokens.n, r->tokens.t, 1}; /* P + T */
-        if (!teg_amount_same(end, used))
-            return false;
-        kept.size = end;
-    } else {
-        return false;
-    }
-    for (uint32_t i = 0; i < v->rank; i++)
-        if (!teg_view_add_dim(&out, i == d ? &kept : &v->factors[teg_view_begin(v, i)], v->count[i]))
-            return false;
-    *v = out;
-    return true;
-}
-
-static void slice_view(struct raiser *r, struct meaning *m, const struct meaning *x)
-{
-    struct amount begin[TEG_MIL_MAX_RANK], end[TEG_MIL_MAX_RANK], sizes[TEG_MIL_MAX_RANK];
-    bool squeeze[TEG_MIL_MAX_RANK];
-    const uint32_t rank = x->view.rank;
-    for (uint32_t d = 0; d < rank; d++)
-        if (!teg_view_size(&x->view, d, &sizes[d])) {
-            teg_raise_no(r, m, "expected dimensions known from T and P, found others");
-            return;
-        }
-    if (x->kind == DOUBLED_NORM)
-        sizes[rank - 1].n *= 2;
-    if (!teg_raise_slice_bounds(r, m, sizes, rank, begin, end, squeeze))
-        return;
-    *m = *x;
-    if (x->kind == DOUBLED_NORM) { /* the first half is x's norm */
-        m->kind = NORMED;
-        if (!teg_amount_is(end[rank - 1], sizes[rank - 1].n / 2)) {
-            teg_raise_no(r, m, "expected the first half of a norm over [x, -x], found other columns");
-            return;
-        }
-    }
-    for (uint32_t d = 0; d < rank; d++)
-        if (!cut(r, m, d, begin[d], end[d])) {
-            teg_raise_no(
-                r, m, "expected columns, the last token, or the slots in use, in dimension %u, found other bounds", d);
-            return;
-        }
-    for (uint32_t d = rank; d-- > 0;)
-        if (squeeze[d] && !teg_view_remove(&m->view, d))
-            teg_raise_no(r, m, "expected a dimension of one to drop, found more");
-}
-
-static void rule_slice(struct raiser *r, struct meaning *m)
-{
-    const struct meaning *const x = teg_raise_arg(r, "x");
-    const struct amount *values;
-    uint32_t n;
-    if (x->kind == STATE || x->kind == UPDATED)
-        teg_raise_read_slice(r, m, x);
-    else if (x->kind == INTEGERS || x->kind == CONSTANT) {
-        if (teg_raise_ints(r, x, &values, &n))
-            slice_ints(r, m, values, n);
-        else
-            teg_raise_no(r, m, "expected rows or a shape, found a constant");
-    } else if (may_move(x) || x->kind == DOUBLED_NORM)
-        slice_view(r, m, x);
-    else
-        teg_raise_no(r, m, "expected rows, positions or a state, found another value");
-}
-
 /* ---- shapes ---- */
 
 static void rule_shape(struct raiser *r, struct meaning *m)
 {
     const struct meaning *const x = teg_raise_arg(r, "x");
     struct amount sizes[TEG_MIL_MAX_RANK];
-    if (!may_move(x)) {
+    if (!teg_raise_may_move(x)) {
         teg_raise_no(r, m, "expected rows, positions or a mask, found another value");
         return;
     }
@@ -308,7 +167,7 @@ static void rule_shape(struct raiser *r, struct meaning *m)
             teg_raise_no(r, m, "expected dimensions known from T and P, found others");
             return;
         }
-    ints(r, m, sizes, x->view.rank);
+    teg_raise_set_ints(r, m, sizes, x->view.rank);
 }
 
 static bool gather_ints(struct raiser *r, struct meaning *m, const struct meaning *x, const struct meaning *indices)
@@ -324,7 +183,7 @@ static bool gather_ints(struct raiser *r, struct meaning *m, const struct meanin
             return false;
         picked[i] = values[k];
     }
-    ints(r, m, picked, n_at);
+    teg_raise_set_ints(r, m, picked, n_at);
     return true;
 }
 
@@ -368,6 +227,47 @@ static bool gather_view(struct raiser *r, struct meaning *m, const struct view *
     return n_wide == 1 && axis < type->rank - 1;
 }
 
+/* Rows of an embedding table. */
+static void embed(struct raiser *r, struct meaning *m, const struct meaning *ids, teg_mil_var_id table, int64_t axis)
+{
+    const char *why = NULL;
+    const struct teg_mil_type *const type = &r->program->vars[table].type;
+    if (!gather_view(r, m, &ids->view, table, axis) || type->rank != 2) {
+        teg_raise_no(r, m, "expected an embedding table [V, D], found another shape");
+        return;
+    }
+    if (ids->least_rows && ids->least_rows < type->dims[0]) {
+        teg_raise_no(r, m, "expected ids clamped to the rows of the table, found a lower bound");
+        return;
+    }
+    const teg_value_id value = teg_raise_matrix(r, table, false, &why);
+    if (value == TEG_NO_VALUE) {
+        teg_raise_no(r, m, "%s", why ? why : "out of memory");
+        return;
+    }
+    const struct view view = m->view;
+    struct teg_op op = {.kind = TEG_OP_EMBEDDING, .n_inputs = 2, .inputs = {r->graph->tokens, value}};
+    op.attr.scale.scale = 1;
+    teg_raise_rows(m, teg_raise_emit(r, &op), type->dims[1], &view);
+    r->table_ids = r->table_ids && r->table_ids < type->dims[0] ? r->table_ids : type->dims[0];
+}
+
+/* Indices [..., 1] of whole rows: a gather along the first dimension. */
+static void rule_gather_nd(struct raiser *r, struct meaning *m)
+{
+    const struct meaning *const x = teg_raise_arg(r, "x"), *const indices = teg_raise_arg(r, "indices");
+    int64_t batch = 0;
+    uint32_t n;
+    struct meaning ids = *indices;
+    const bool plain =
+        !teg_raise_arg(r, "batch_dims") || (teg_raise_numbers(r, "batch_dims", &batch, 1, &n) && batch == 0);
+    if (x->kind == CONSTANT && indices->kind == TOKENS && indices->add == 0 && plain && ids.view.rank > 0 &&
+        teg_view_remove(&ids.view, ids.view.rank - 1))
+        embed(r, m, &ids, x->var, 0);
+    else
+        teg_raise_no(r, m, "expected token ids [..., 1] into a constant table, found other operands");
+}
+
 static void rule_gather(struct raiser *r, struct meaning *m)
 {
     const struct meaning *const x = teg_raise_arg(r, "x"), *const indices = teg_raise_arg(r, "indices");
@@ -381,22 +281,7 @@ static void rule_gather(struct raiser *r, struct meaning *m)
     if (x->kind != CONSTANT) {
         teg_raise_no(r, m, "expected a constant table, found a computed one");
     } else if (indices->kind == TOKENS && indices->add == 0) {
-        const char *why = NULL;
-        if (!gather_view(r, m, &indices->view, x->var, axis) || r->program->vars[x->var].type.rank != 2) {
-            teg_raise_no(r, m, "expected an embedding table [V, D], found another shape");
-            return;
-        }
-        const teg_value_id table = teg_raise_matrix(r, x->var, false, &why);
-        if (table == TEG_NO_VALUE) {
-            teg_raise_no(r, m, "%s", why ? why : "out of memory");
-            return;
-        }
-        const struct view view = m->view;
-        const teg_value_id v = teg_raise_emit(r, &(struct teg_op){.kind = TEG_OP_EMBEDDING,
-                                                                  .n_inputs = 2,
-                                                                  .inputs = {r->graph->tokens, table},
-                                                                  .attr.scale.scale = 1});
-        teg_raise_rows(m, v, r->program->vars[x->var].type.dims[1], &view);
+        embed(r, m, indices, x->var, axis);
     } else if (as_positions(r, indices, &positions)) {
         if (!gather_view(r, m, &positions, x->var, axis)) {
             teg_raise_no(r, m, "expected a table [positions, width], found another shape");
@@ -425,7 +310,7 @@ static bool concat_ints(struct raiser *r, struct meaning *m, const struct teg_mi
         memcpy(all + n_all, part, n * sizeof *part);
         n_all += n;
     }
-    ints(r, m, all, n_all);
+    teg_raise_set_ints(r, m, all, n_all);
     return true;
 }
 
@@ -490,6 +375,15 @@ static void rule_stack(struct raiser *r, struct meaning *m)
     teg_raise_no(r, m, "expected halves of a head, or twice the same angles, found other parts");
 }
 
+static bool concat_heads(struct raiser *r, struct meaning *m, const struct teg_mil_arg *values, int64_t axis)
+{
+    const struct meaning **const parts = teg_raise_alloc(r, values->n_vars, sizeof *parts);
+    for (size_t i = 0; parts && i < values->n_vars; i++)
+        parts[i] = teg_raise_var(r, values->vars[i]);
+    axis = parts && axis < 0 ? axis + parts[0]->view.rank : axis;
+    return parts && axis >= 0 && teg_raise_join_attended(r, m, parts, values->n_vars, (uint32_t)axis);
+}
+
 static void rule_concat(struct raiser *r, struct meaning *m)
 {
     const struct teg_mil_arg *const values = teg_mil_find_arg(r->op, "values");
@@ -503,7 +397,7 @@ static void rule_concat(struct raiser *r, struct meaning *m)
     const struct meaning *const a = teg_raise_var(r, values->vars[0]);
     if (values->n_vars == 1)
         *m = *a;
-    else if (concat_ints(r, m, values))
+    else if (concat_ints(r, m, values) || concat_heads(r, m, values, axis))
         return;
     else if (values->n_vars == 2) {
         const struct meaning *const b = teg_raise_var(r, values->vars[1]);
@@ -600,7 +494,7 @@ bool teg_raise_int_binary(struct raiser *r, struct meaning *m, const struct mean
                 teg_raise_no(r, m, "expected shape arithmetic with a known result, found another");
                 return true;
             }
-        ints(r, m, out, n);
+        teg_raise_set_ints(r, m, out, n);
         return true;
     }
     if (teg_raise_ints(r, a, &x, &nx) && nx == 1 && adds) {
@@ -646,9 +540,9 @@ const struct teg_raise_row teg_raise_layout_rows[] = {
     {"transpose", rule_transpose},
     {"expand_dims", rule_expand_dims},
     {"squeeze", rule_squeeze},
-    {"slice_by_index", rule_slice},
     {"shape", rule_shape},
     {"gather", rule_gather},
+    {"gather_nd", rule_gather_nd},
     {"concat", rule_concat},
     {"stack", rule_stack},
     {"tile", rule_tile},

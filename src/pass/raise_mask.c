@@ -93,6 +93,10 @@ static void rule_compare(struct raiser *r, struct meaning *m)
         *m = *a;
         m->kind = NOT_NEGATIVE;
         m->a = a;
+    } else if (guards && strcmp(r->op->type, "less") == 0 && teg_raise_scalar(r, b, &zero) && zero == 0) {
+        *m = *a;
+        m->kind = NEGATIVE;
+        m->a = a;
     } else if (as_position(r, b, &position) && as_slots(r, a, &slots)) {
         relate(r, m, &slots, r->op->type, &position);
     } else if (as_position(r, a, &position) && as_slots(r, b, &slots)) {
@@ -166,6 +170,8 @@ static void rule_select(struct raiser *r, struct meaning *m)
         m->n_ints = n;
     } else if (cond->kind == NOT_NEGATIVE && a->kind == cond->a->kind && a->add == cond->a->add) {
         *m = *a; /* ids and positions are never negative */
+    } else if (cond->kind == NEGATIVE && b->kind == cond->a->kind && b->add == cond->a->add) {
+        *m = *b;
     } else if (cond->kind == VISIBLE && filled_with(r, b, &hidden) && hidden <= FAR_BELOW) {
         if (a->kind == MASK) {
             both(r, m, a, cond, MASK);
@@ -178,6 +184,30 @@ static void rule_select(struct raiser *r, struct meaning *m)
     } else {
         teg_raise_no(r, m, "expected a mask or a guard against negative indices, found another condition");
     }
+}
+
+/* Clamps: of ids and positions, which are in their ranges anyway; of the largest of a row. */
+static void rule_clamp(struct raiser *r, struct meaning *m)
+{
+    const struct meaning *a = teg_raise_arg(r, "x"), *b = teg_raise_arg(r, "y");
+    const bool is_max = strcmp(r->op->type, "maximum") == 0;
+    float bound;
+    if (a->kind == CONSTANT) {
+        const struct meaning *const other = a;
+        a = b;
+        b = other;
+    }
+    const bool guards = a->kind == TOKENS || (a->kind == POSITIONS && is_max);
+    if (!teg_raise_scalar(r, b, &bound) || (!guards && !(a->kind == MAXIMA && is_max && bound >= 0)) ||
+        (guards && is_max && (bound > 0 || a->add)) || (guards && !is_max && !(bound >= 0 && bound < 16777216))) {
+        teg_raise_no(r, m, "expected ids or positions, not below 0, or the largest of |x|, found another clamp");
+        return;
+    }
+    *m = *a;
+    if (a->kind == MAXIMA)
+        m->least = bound > a->least ? bound : a->least;
+    else if (!is_max && (!m->least_rows || (int64_t)bound + 1 < m->least_rows))
+        m->least_rows = (int64_t)bound + 1;
 }
 
 bool teg_raise_mask_binary(struct raiser *r, struct meaning *m, const struct meaning *a, const struct meaning *b)
@@ -208,6 +238,9 @@ bool teg_raise_mask_binary(struct raiser *r, struct meaning *m, const struct mea
 }
 
 const struct teg_raise_row teg_raise_mask_rows[] = {
-    {"less", rule_compare},  {"less_equal", rule_compare}, {"greater", rule_compare}, {"greater_equal", rule_compare},
-    {"equal", rule_compare}, {"logical_and", rule_and},    {"select", rule_select},   {NULL, NULL},
+    {"less", rule_compare},    {"less_equal", rule_compare},
+    {"greater", rule_compare}, {"greater_equal", rule_compare},
+    {"equal", rule_compare},   {"logical_and", rule_and},
+    {"select", rule_select},   {"maximum", rule_clamp},
+    {"minimum", rule_clamp},   {NULL, NULL},
 };

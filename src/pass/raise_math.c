@@ -164,7 +164,7 @@ static bool is_number(struct raiser *r, const struct meaning *m, float value)
 
 static void squares(struct raiser *r, struct meaning *m, const struct meaning *x)
 {
-    if (x->kind != ROWS) {
+    if (x->kind != ROWS && x->kind != BY_MAX) {
         teg_raise_no(r, m, "expected rows to square, found another value");
         return;
     }
@@ -190,19 +190,50 @@ static void rule_square(struct raiser *r, struct meaning *m)
     squares(r, m, teg_raise_arg(r, "x"));
 }
 
+/* The dimension of x that an op reduces and keeps: the columns of a row or a head. */
+static const struct factor *reduced(struct raiser *r, const struct meaning *x)
+{
+    int64_t axis;
+    uint32_t n;
+    if (!teg_raise_numbers(r, "axes", &axis, 1, &n) || !teg_raise_bool(r, "keep_dims", false))
+        return NULL;
+    axis = axis < 0 ? axis + x->view.rank : axis;
+    const struct factor *const f = axis >= 0 ? teg_view_single(&x->view, (uint32_t)axis) : NULL;
+    return f && f->axis == AXIS_COLUMNS && f->stride == 1 && teg_view_whole(&x->view) ? f : NULL;
+}
+
+/* max |x|, by which careful exporters divide x so that its squares fit half precision. */
+static void rule_abs(struct raiser *r, struct meaning *m)
+{
+    const struct meaning *const x = teg_raise_arg(r, "x");
+    if (x->kind == ROWS)
+        *m = (struct meaning){.kind = MAGNITUDES, .a = x, .view = x->view};
+    else
+        teg_raise_no(r, m, "expected rows, found another value");
+}
+
+static void rule_reduce_max(struct raiser *r, struct meaning *m)
+{
+    const struct meaning *const x = teg_raise_arg(r, "x");
+    const struct factor *const f = x->kind == MAGNITUDES ? reduced(r, x) : NULL;
+    if (f)
+        *m = (struct meaning){.kind = MAXIMA, .a = x->a, .group = (uint32_t)f->size.n, .view = x->view};
+    else
+        teg_raise_no(r, m,
+                     "expected the largest of |x| in a row or a head, as a dimension that is kept, found another");
+}
+
 static void rule_reduce_mean(struct raiser *r, struct meaning *m)
 {
     const struct meaning *const x = teg_raise_arg(r, "x");
-    int64_t axis;
-    uint32_t n;
-    if (x->kind != SQUARES || !teg_raise_numbers(r, "axes", &axis, 1, &n) || !teg_raise_bool(r, "keep_dims", false)) {
-        teg_raise_no(r, m, "expected the mean of squares over one dimension that is kept, found another");
+    if (x->kind != SQUARES) {
+        teg_raise_no(r, m, "expected the mean of squares, found another");
         return;
     }
-    axis = axis < 0 ? axis + x->view.rank : axis;
-    const struct factor *const f = axis >= 0 ? teg_view_single(&x->view, (uint32_t)axis) : NULL;
-    if (!f || f->axis != AXIS_COLUMNS || f->stride != 1 || !teg_view_whole(&x->view)) {
-        teg_raise_no(r, m, "expected the mean over the columns of a row or a head, found another");
+    const struct factor *const f = reduced(r, x);
+    if (!f) {
+        teg_raise_no(
+            r, m, "expected the mean over the columns of a row or a head, as a dimension that is kept, found another");
         return;
     }
     m->kind = MEANS;
@@ -267,8 +298,11 @@ static void weighted_norm(struct raiser *r, struct meaning *m, const struct mean
         teg_raise_no(r, m, "%s", why ? why : "out of memory");
         return;
     }
-    const teg_value_id out = teg_raise_emit(
-        r, &(struct teg_op){.kind = TEG_OP_RMS_NORM, .n_inputs = 2, .inputs = {v, weight}, .attr.norm = {x->eps, 0}});
+    struct teg_op op = {.kind = TEG_OP_RMS_NORM, .n_inputs = 2, .inputs = {v, weight}};
+    op.attr.norm.eps = x->eps;
+    op.attr.norm.by_max = x->by_max;
+    op.attr.norm.least_max = x->least;
+    const teg_value_id out = teg_raise_emit(r, &op);
     teg_raise_rows(m, out, teg_view_width(&x->view), &x->view);
     m->last = x->last;
 }
@@ -296,12 +330,20 @@ static void rule_sigmoid(struct raiser *r, struct meaning *m)
     activation(r, m, SIGMOID);
 }
 
+static void rule_erf(struct raiser *r, struct meaning *m)
+{
+    activation(r, m, ERF);
+}
+
 static void rule_gelu(struct raiser *r, struct meaning *m)
 {
     if (teg_raise_string_is(r, "mode", "TANH_APPROXIMATION"))
         activation(r, m, GELU);
-    else
-        teg_raise_no(r, m, "expected mode TANH_APPROXIMATION, found another; exact GELU has no kernel");
+    else if (!teg_raise_arg(r, "mode") || teg_raise_string_is(r, "mode", "EXACT")) {
+        activation(r, m, GELU_ERF);
+        m->gain = 0.5f;
+    } else
+        teg_raise_no(r, m, "expected mode EXACT or TANH_APPROXIMATION, found another");
 }
 
 static void rule_tanh(struct raiser *r, struct meaning *m)
@@ -361,19 +403,82 @@ static void softcap(struct raiser *r, struct meaning *m, const struct meaning *x
     m->last = x->last;
 }
 
+/* Rows or a cache times ones of a larger shape: repeats by broadcasting. */
+static bool repeat(struct raiser *r, struct meaning *m, const struct meaning *x, const struct meaning *ones)
+{
+    size_t n;
+    const char *why = NULL;
+    if ((x->kind != ROWS && x->kind != CACHE) || ones->kind != CONSTANT || !r->program->vars[ones->var].constant)
+        return false;
+    const struct teg_mil_type *const type = &r->program->vars[ones->var].type;
+    const float *const values = teg_raise_floats(r, ones->var, &n, &why);
+    for (size_t i = 0; values && i < n; i++)
+        if (values[i] != 1)
+            return false;
+    if (!values || type->rank > (int32_t)x->view.rank)
+        return false;
+    struct view v = {.offset = x->view.offset};
+    for (uint32_t d = 0; d < x->view.rank; d++) {
+        const int32_t own = (int32_t)d - ((int32_t)x->view.rank - type->rank);
+        const int64_t times = own >= 0 ? type->dims[own] : 1;
+        const struct factor repeats = {AXIS_COLUMNS, teg_amount(times), 0};
+        const bool has = x->view.count[d] > 0;
+        if ((has && times != 1) || !teg_view_add_dim(&v, has ? &x->view.factors[teg_view_begin(&x->view, d)] : &repeats,
+                                                     has ? x->view.count[d] : 1))
+            return false;
+    }
+    *m = *x;
+    m->view = v;
+    return true;
+}
+
+/* x/2 · (1 + erf(x/sqrt 2)), the factors in any order: one half is collected in `gain`. */
+static bool is_half_gelu(const struct meaning *rows, const struct meaning *erf)
+{
+    struct meaning inner = *erf;
+    if (rows->kind != ROWS || erf->kind != ERF_PLUS)
+        return false;
+    const float ratio = erf->scale / rows->scale; /* 1/sqrt 2, or twice that where x was halved first */
+    inner.scale = rows->scale;
+    return same_rows(rows, &inner) &&
+           (fabsf(ratio * 1.41421356f - 1) < 1e-3f || fabsf(ratio * 0.70710678f - 1) < 1e-3f);
+}
+
+static void multiply_erf(struct meaning *m, const struct meaning *rows, const struct meaning *erf)
+{
+    const bool halved = erf->scale > rows->scale;
+    *m = *rows;
+    m->kind = GELU_ERF;
+    m->scale *= halved ? 2 : 1;
+    m->gain = erf->gain * (halved ? 0.5f : 1);
+}
+
+static bool is_gate(const struct meaning *x)
+{
+    return x->kind == SILU || x->kind == GELU || (x->kind == GELU_ERF && x->gain == 0.5f);
+}
+
+static enum teg_activation activation_of(const struct meaning *x)
+{
+    return x->kind == SILU ? TEG_ACT_SILU : x->kind == GELU ? TEG_ACT_GELU_TANH : TEG_ACT_GELU_ERF;
+}
+
 static void multiply_rows(struct raiser *r, struct meaning *m, const struct meaning *a, const struct meaning *b)
 {
     float s;
     if (a->kind == ROWS && teg_raise_scalar(r, b, &s)) {
         *m = *a;
         m->scale *= s;
+    } else if (repeat(r, m, a, b)) {
+        return;
     } else if (a->kind == TANH && teg_raise_scalar(r, b, &s) && s > 0)
         softcap(r, m, a, s);
     else if (a->kind == NORMED && b->kind == CONSTANT)
         weighted_norm(r, m, a, b);
-    else if (a->kind == ROWS && b->kind == INVERSE && same_rows(a, b->a)) {
+    else if (b->kind == INVERSE && a->kind == b->a->kind && same_rows(a, b->a)) {
         *m = *a;
         m->kind = NORMED;
+        m->by_max = a->kind == BY_MAX;
         m->eps = b->eps;
         m->group = b->group;
     } else if (a->kind == ROWS && b->kind == SIGMOID) {
@@ -383,10 +488,13 @@ static void multiply_rows(struct raiser *r, struct meaning *m, const struct mean
             m->kind = SILU;
         } else
             teg_raise_no(r, m, "expected x · sigmoid(x), found another gate");
-    } else if ((a->kind == SILU || a->kind == GELU) && b->kind == ROWS) {
-        two_rows(r, m, a, b,
-                 &(struct teg_op){.kind = TEG_OP_GLU,
-                                  .attr.activation = a->kind == SILU ? TEG_ACT_SILU : TEG_ACT_GELU_TANH});
+    } else if (is_half_gelu(a, b))
+        multiply_erf(m, a, b);
+    else if ((a->kind == ERF_PLUS || a->kind == GELU_ERF) && teg_raise_scalar(r, b, &s)) {
+        *m = *a;
+        m->gain *= s;
+    } else if (is_gate(a) && b->kind == ROWS) {
+        two_rows(r, m, a, b, &(struct teg_op){.kind = TEG_OP_GLU, .attr.activation = activation_of(a)});
         r->ffn_width = m->kind == ROWS ? (uint32_t)m->columns : r->ffn_width;
     } else if (a == b)
         squares(r, m, a);
@@ -423,7 +531,11 @@ static void rule_add(struct raiser *r, struct meaning *m)
         m->eps = eps;
     } else if (a->kind == ROWS && b->kind == ROWS)
         two_rows(r, m, a, b, &(struct teg_op){.kind = TEG_OP_ADD});
-    else
+    else if ((a->kind == ERF && is_number(r, b, 1)) || (b->kind == ERF && is_number(r, a, 1))) {
+        *m = a->kind == ERF ? *a : *b;
+        m->kind = ERF_PLUS;
+        m->gain = 1;
+    } else
         teg_raise_no(r, m, "expected two rows, scores and a mask, or the parts of a rotation, found other terms");
 }
 
@@ -441,6 +553,13 @@ static void rule_div(struct raiser *r, struct meaning *m)
     float s;
     if (teg_raise_int_binary(r, m, a, b))
         return;
+    if (a->kind == ROWS && b->kind == MAXIMA && same_rows(a, b->a)) {
+        *m = *a;
+        m->kind = BY_MAX;
+        m->least = b->least;
+        m->group = b->group;
+        return;
+    }
     const bool scales = a->kind == ROWS || a->kind == SCORES;
     if (scales && teg_raise_scalar(r, b, &s) && s != 0) {
         *m = *a;
@@ -450,13 +569,25 @@ static void rule_div(struct raiser *r, struct meaning *m)
 }
 
 const struct teg_raise_row teg_raise_math_rows[] = {
-    {"linear", rule_linear}, {"conv", rule_conv},
-    {"matmul", rule_matmul}, {"pow", rule_pow},
-    {"square", rule_square}, {"reduce_mean", rule_reduce_mean},
-    {"rsqrt", rule_rsqrt},   {"layer_norm", rule_layer_norm},
-    {"silu", rule_silu},     {"sigmoid", rule_sigmoid},
-    {"gelu", rule_gelu},     {"tanh", rule_tanh},
-    {"mul", rule_mul},       {"add", rule_add},
-    {"sub", rule_sub},       {"real_div", rule_div},
-    {"floor_div", rule_div}, {NULL, NULL},
+    {"linear", rule_linear},
+    {"conv", rule_conv},
+    {"matmul", rule_matmul},
+    {"pow", rule_pow},
+    {"square", rule_square},
+    {"reduce_mean", rule_reduce_mean},
+    {"rsqrt", rule_rsqrt},
+    {"layer_norm", rule_layer_norm},
+    {"abs", rule_abs},
+    {"reduce_max", rule_reduce_max},
+    {"erf", rule_erf},
+    {"silu", rule_silu},
+    {"sigmoid", rule_sigmoid},
+    {"gelu", rule_gelu},
+    {"tanh", rule_tanh},
+    {"mul", rule_mul},
+    {"add", rule_add},
+    {"sub", rule_sub},
+    {"real_div", rule_div},
+    {"floor_div", rule_div},
+    {NULL, NULL},
 };

@@ -229,23 +229,28 @@ bool teg_view_broadcast(const struct view *a, const struct view *b, struct view 
     return true;
 }
 
-bool teg_view_join(const struct view *a, const struct view *b, uint32_t dim, struct view *out)
+bool teg_view_side_by_side(const struct view *a, int64_t n, int64_t apart, uint32_t dim, struct view *out)
 {
-    struct view there = *b;
-    struct factor parts[MAX_FACTORS] = {{AXIS_COLUMNS, teg_amount(2), b->offset - a->offset}};
+    struct factor parts[MAX_FACTORS] = {{AXIS_COLUMNS, teg_amount(n), apart}};
     struct view v = {.offset = a->offset};
-    there.offset = a->offset;
-    if (!teg_view_same(a, &there) || dim >= a->rank || a->count[dim] + 1 >= MAX_FACTORS)
+    if (dim >= a->rank || a->count[dim] + 1 >= MAX_FACTORS)
         return false;
     for (uint32_t d = 0; d < a->rank; d++) {
         const struct factor *const f = &a->factors[teg_view_begin(a, d)];
-        const uint32_t twice = d == dim;
+        const uint32_t more = d == dim;
         memcpy(parts + 1, f, a->count[d] * sizeof *parts);
-        if (!teg_view_add_dim(&v, parts + !twice, a->count[d] + twice))
+        if (!teg_view_add_dim(&v, parts + !more, a->count[d] + more))
             return false;
     }
     *out = v;
     return true;
+}
+
+bool teg_view_join(const struct view *a, const struct view *b, uint32_t dim, struct view *out)
+{
+    struct view there = *b;
+    there.offset = a->offset;
+    return teg_view_same(a, &there) && teg_view_side_by_side(a, 2, b->offset - a->offset, dim, out);
 }
 
 int64_t teg_view_width(const struct view *v)

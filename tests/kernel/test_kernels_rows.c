@@ -87,6 +87,11 @@ static double gelu(double g)
     return 0.5 * g * (1 + tanh(sqrt(2 / acos(-1)) * (g + 0.044715 * g * g * g)));
 }
 
+static double gelu_erf(double g)
+{
+    return 0.5 * g * erfc(-g / sqrt(2));
+}
+
 typedef void gate_kernel(const float *, size_t, const float *, size_t, float *, size_t, size_t, size_t);
 
 static double gate_error(gate_kernel *run, double (*meaning)(double), bool absolute)
@@ -120,11 +125,15 @@ static void test_gates(const char *isa, const struct teg_kernels *k)
     const double s = gate_error(k->silu_mul_f32, silu, false), g = gate_error(k->gelu_mul_f32, gelu, true);
     tap_ok(s <= 1, "%s silu_mul_f32 (%.3f of the bound)", isa, s);
     tap_ok(g <= 1, "%s gelu_mul_f32 (%.3f of the bound)", isa, g);
+    const double e = gate_error(k->gelu_erf_mul_f32, gelu_erf, true);
+    tap_ok(e <= 1, "%s gelu_erf_mul_f32 (%.3f of the bound)", isa, e);
     const float gate[5] = {INFINITY, NAN, -200.0f, 3e38f, -3e38f}, up[5] = {1, 1, 1, 1, 1};
     float y[5];
     k->silu_mul_f32(gate, 5, up, 5, y, 5, 1, 5);
     bool right = isinf(y[0]) && isnan(y[1]) && y[2] == 0 && y[3] == 3e38f && y[4] == 0;
     k->gelu_mul_f32(gate, 5, up, 5, y, 5, 1, 5);
+    right &= isinf(y[0]) && isnan(y[1]) && y[2] == 0 && y[3] == 3e38f && y[4] == 0;
+    k->gelu_erf_mul_f32(gate, 5, up, 5, y, 5, 1, 5);
     right &= isinf(y[0]) && isnan(y[1]) && y[2] == 0 && y[3] == 3e38f && y[4] == 0;
     tap_ok(right, "%s gates: special values", isa);
 }
@@ -176,8 +185,8 @@ static void test_places(const char *isa, const struct teg_kernels *k)
     bool same = true;
     fill_random(g, 67);
     fill_random(u, 67);
-    gate_kernel *const kernels[] = {k->silu_mul_f32, k->gelu_mul_f32};
-    for (size_t i = 0; i < 2; i++) {
+    gate_kernel *const kernels[] = {k->silu_mul_f32, k->gelu_mul_f32, k->gelu_erf_mul_f32};
+    for (size_t i = 0; i < 3; i++) {
         kernels[i](g, 67, u, 67, whole, 67, 1, 67);
         for (size_t c = 0; c < 67; c += 5)
             kernels[i](g + c, 67, u + c, 67, part + c, 67, 1, 67 - c < 5 ? 67 - c : 5);

@@ -164,6 +164,15 @@ static inline void naive_op(struct naive *n, const struct teg_op *op)
         break;
     case TEG_OP_RMS_NORM: {
         const size_t m = teg_value_width(&n->graph->values[op->inputs[1]]);
+        for (size_t i = 0; op->attr.norm.by_max && i < T * width / m; i++) {
+            float most = op->attr.norm.least_max;
+            for (size_t c = 0; c < m; c++)
+                most = fmaxf(most, fabsf(a[i * m + c]));
+            k->rms_norm_f32(a + i * m, m, n->graph->values[op->inputs[1]].data, op->attr.norm.weight_offset,
+                            op->attr.norm.eps * most * most, y + i * m, m, 1, m);
+        }
+        if (op->attr.norm.by_max)
+            break;
         k->rms_norm_f32(a, m, n->graph->values[op->inputs[1]].data, op->attr.norm.weight_offset, op->attr.norm.eps, y,
                         m, T * width / m, m);
         break;
@@ -183,8 +192,9 @@ static inline void naive_op(struct naive *n, const struct teg_op *op)
         naive_attention(n, op, y);
         break;
     case TEG_OP_GLU:
-        (op->attr.activation == TEG_ACT_SILU ? k->silu_mul_f32 : k->gelu_mul_f32)(a, width, b, width, y, width, T,
-                                                                                  width);
+        (op->attr.activation == TEG_ACT_SILU        ? k->silu_mul_f32
+         : op->attr.activation == TEG_ACT_GELU_TANH ? k->gelu_mul_f32
+                                                    : k->gelu_erf_mul_f32)(a, width, b, width, y, width, T, width);
         break;
     case TEG_OP_ADD:
         k->add_f32(a, width, b, width, y, width, T, width);

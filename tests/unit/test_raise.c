@@ -191,7 +191,7 @@ static void test_refused(void **state)
     static const struct {
         const char *name, *from, *to, *message;
     } cases[] = {
-        {"g1", "silu(", "erf(", "op g1 (erf): expected an op that language models are made of, found this one"},
+        {"g1", "silu(", "softplus(", "op g1 (softplus): expected an op that language models are made of, found this one"},
         {"sq", "fp32(2)", "fp32(3)", "op sq (pow): expected a square, found another power"},
         {"mean", "([-1])", "([1])", "op mean (reduce_mean): expected the mean over the columns of a row or a head"},
         {"q1", "([1, -1, 2, 2])", "([1, 2, -1, 2])", "op q1 (reshape): expected a shape that keeps tokens and heads"},

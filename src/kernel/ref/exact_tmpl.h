@@ -23,6 +23,7 @@ const struct teg_kernels EXACT_ROW = {
     .attention_bf16 = attention_bf16,
     .silu_mul_f32 = silu_mul_f32,
     .gelu_mul_f32 = gelu_mul_f32,
+    .gelu_erf_mul_f32 = gelu_erf_mul_f32,
     .add_f32 = add_f32,
     .scale_f32 = scale_f32,
     .softcap_f32 = softcap_f32,

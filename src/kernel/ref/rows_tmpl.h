@@ -95,6 +95,32 @@ static void gelu_mul_f32(const float *gate, size_t gate_stride, const float *up,
     }
 }
 
+/* The normal distribution at x. Its tail at -|x| is e^(-x²/2) times a polynomial of t = 1 / (1 + p |x|/sqrt 2), to
+ * 1e-7 (Abramowitz and Stegun 7.1.26). */
+static inline vf v_normal(vf x)
+{
+    const float P_OVER_SQRT_2 = 0.3275911f * 0.70710678f;
+    const vf t = 1.0f / (1.0f + v_abs(x) * P_OVER_SQRT_2);
+    vf p = v_set(0.5307027145f);
+    p = v_fma(p, t, v_set(-0.7265760135f));
+    p = v_fma(p, t, v_set(0.7107068705f));
+    p = v_fma(p, t, v_set(-0.142248368f));
+    p = v_fma(p, t, v_set(0.127414796f));
+    const vf tail = p * t * v_exp(x * x * -0.5f);
+    return v_select(x < 0.0f, tail, 1.0f - tail);
+}
+
+static void gelu_erf_mul_f32(const float *gate, size_t gate_stride, const float *up, size_t up_stride, float *y,
+                             size_t y_stride, size_t n_rows, size_t n)
+{
+    for (size_t r = 0; r < n_rows; r++, gate += gate_stride, up += up_stride, y += y_stride) {
+        for (size_t i = 0; i < n; i += VL) {
+            const vf g = v_load_n(gate + i, n - i);
+            v_store_n(y + i, g * v_normal(g) * v_load_n(up + i, n - i), n - i);
+        }
+    }
+}
+
 static void add_f32(const float *a, size_t a_stride, const float *b, size_t b_stride, float *y, size_t y_stride,
                     size_t n_rows, size_t n)
 {
