@@ -172,8 +172,13 @@ static float search_scale(const struct encoding *e, size_t begin, size_t n, floa
     return half_scale(best.scale);
 }
 
+/* No code may mean more than fp16 holds: the rounded scale times the last code can. */
 static void encode_codes(const struct encoding *e, size_t begin, size_t n, float scale, float shift, struct range r)
 {
+    while (r.low < r.high && isinf(half_round(scale * half_round(r.low - shift))))
+        r.low++;
+    while (r.low < r.high && isinf(half_round(scale * half_round(r.high - shift))))
+        r.high--;
     for (size_t i = begin; i < begin + n; i++)
         e->codes[i] = (uint8_t)(int32_t)round_even(clamp(e->values[i] / scale + shift, r.low, r.high));
 }

@@ -80,8 +80,8 @@ static size_t make_table(const struct encoding *e, const struct workspace *w, si
         return 0;
     if (e->q.rule.table == TEG_QUANT_UNIFORM)
         return uniform_table(w, n, entries, table);
-    if (n <= entries)
-        for (size_t i = 0; i < n; i++)
+    if (n <= entries || e->q.rule.table == TEG_QUANT_UNIQUE) /* too many: an error afterwards */
+        for (size_t i = 0; i < n && i < entries; i++)
             table[i] = w->points[i].x;
     else
         teg_kmeans(w->points, n, entries, table, w->memory);

@@ -95,25 +95,25 @@ static const struct form {
     enum teg_dtype dtype;
     uint32_t group;
     uint32_t bits;
-    bool is_signed, has_minimum;
-    int first;           /* the table counts up from here; with no table: unused */
-    const int8_t *table; /* or is this */
-    bool has_table;
+    bool has_minimum;
+    int shift;           /* codes are stored less this */
+    bool has_table;      /* no integer type for them: table entry c is `table`'s, or c - 2^(bits - 1) */
+    const int8_t *table; /* NULL: counts up */
     void (*groups)(const uint8_t *block, struct group *groups);
 } forms[] = {
-    {TEG_DTYPE_Q4_0, 32, 4, true, false, 0, NULL, false, groups_scale},
-    {TEG_DTYPE_Q4_1, 32, 4, false, true, 0, NULL, false, groups_scale_min},
-    {TEG_DTYPE_Q5_0, 32, 6, true, false, -32, NULL, true, groups_scale},
-    {TEG_DTYPE_Q5_1, 32, 6, false, true, 0, NULL, true, groups_scale_min},
-    {TEG_DTYPE_Q8_0, 32, 8, true, false, 0, NULL, false, groups_scale},
-    {TEG_DTYPE_Q2_K, 16, 4, false, true, 0, NULL, false, groups_q2_k},
-    {TEG_DTYPE_Q3_K, 16, 4, true, false, 0, NULL, false, groups_q3_k},
-    {TEG_DTYPE_Q4_K, 32, 4, false, true, 0, NULL, false, groups_six_bits},
-    {TEG_DTYPE_Q5_K, 32, 6, false, true, 0, NULL, true, groups_six_bits},
-    {TEG_DTYPE_Q6_K, 16, 6, true, false, -32, NULL, true, groups_q6_k},
-    {TEG_DTYPE_IQ4_NL, 32, 4, true, false, 0, iq4_table, true, groups_scale},
-    {TEG_DTYPE_IQ4_XS, 32, 4, true, false, 0, iq4_table, true, groups_iq4_xs},
-    {TEG_DTYPE_MXFP4, 32, 4, true, false, 0, fp4_table, true, groups_mxfp4},
+    {TEG_DTYPE_Q4_0, 32, 4, false, 0, false, NULL, groups_scale},
+    {TEG_DTYPE_Q4_1, 32, 4, true, 8, false, NULL, groups_scale_min},
+    {TEG_DTYPE_Q5_0, 32, 6, false, 0, true, NULL, groups_scale},
+    {TEG_DTYPE_Q5_1, 32, 6, true, 16, true, NULL, groups_scale_min},
+    {TEG_DTYPE_Q8_0, 32, 8, false, 0, false, NULL, groups_scale},
+    {TEG_DTYPE_Q2_K, 16, 4, true, 2, false, NULL, groups_q2_k},
+    {TEG_DTYPE_Q3_K, 16, 4, false, 0, false, NULL, groups_q3_k},
+    {TEG_DTYPE_Q4_K, 32, 4, true, 8, false, NULL, groups_six_bits},
+    {TEG_DTYPE_Q5_K, 32, 6, true, 16, true, NULL, groups_six_bits},
+    {TEG_DTYPE_Q6_K, 16, 6, false, 0, true, NULL, groups_q6_k},
+    {TEG_DTYPE_IQ4_NL, 32, 4, false, 0, true, iq4_table, groups_scale},
+    {TEG_DTYPE_IQ4_XS, 32, 4, false, 0, true, iq4_table, groups_iq4_xs},
+    {TEG_DTYPE_MXFP4, 32, 4, false, 0, true, fp4_table, groups_mxfp4},
 };
 
 static const struct form *find_form(enum teg_dtype dtype)
@@ -134,7 +134,7 @@ bool teg_quant_reencode_layout(enum teg_dtype dtype, uint64_t rows, uint64_t col
         return false;
     q.rule = (struct teg_quant_rule){.method = TEG_QUANT_LINEAR,
                                      .bits = form->bits,
-                                     .is_signed = form->is_signed,
+                                     .is_signed = true,
                                      .symmetric = !form->has_minimum,
                                      .float_offset = form->has_minimum,
                                      .grain = TEG_QUANT_PER_BLOCK,
@@ -170,23 +170,22 @@ static void fill_table(struct reencoding *r)
     for (int i = 0; i < 256; i++)
         r->code_of[i] = -1;
     for (int c = (1 << f->bits) - 1; f->has_table && c >= 0; c--) {
-        const int value = f->table ? f->table[c] : f->first + c;
+        const int value = f->table ? f->table[c] : c - (1 << (f->bits - 1));
         r->parts[TEG_QUANT_LUT][c] = (uint8_t)value;
         r->code_of[value + 128] = (int16_t)c;
     }
 }
 
-/* The code of x in a group, or -1: not a value of this form. */
-static int code_of(const struct reencoding *r, struct group g, float x)
+/* The code of the value `c` steps from the offset, or -1: the form has none. */
+static int code_of(const struct reencoding *r, float c)
 {
-    const float c = rintf((x - g.minimum) / g.scale);
-    if (!(c >= -128 && c <= 127))
+    const int half = 1 << (r->form->bits - 1);
+    const float stored = c - (float)r->form->shift;
+    if (!(stored >= -128 && stored <= 127))
         return -1;
     if (r->form->has_table)
-        return r->code_of[(int)c + 128];
-    if (r->form->bits == 8)
-        return (int)c & 255;
-    return r->form->is_signed ? (c >= -8 && c <= 7 ? (int)c & 15 : -1) : (c >= 0 && c <= 15 ? (int)c : -1);
+        return r->code_of[(int)stored + 128];
+    return stored >= (float)-half && stored < (float)half ? (int)stored & (2 * half - 1) : -1;
 }
 
 /* What is stored for a group. One whose steps vanish, alone or beside its minimum, is that minimum, code for code. */
@@ -201,7 +200,7 @@ static struct stored store(const struct reencoding *r, struct group g)
     struct stored s = {g, g.scale, 0, 0};
     const bool vanishes = half_round(g.scale) == 0;
     if (r->form->has_minimum && !vanishes && fabsf(g.minimum / g.scale) < 32768) {
-        s.offset = -g.minimum / g.scale;
+        s.offset = -g.minimum / g.scale - (float)r->form->shift;
     } else if (r->form->has_minimum) { /* minimum · (0 - -1) */
         s.constant = r->form->has_table ? r->code_of[128] : 0;
         s.g.scale = 0;
@@ -225,7 +224,7 @@ static bool put_group(struct reencoding *r, struct group given, const float *val
     if (!(fabsf(s.scale) < 65504))
         return false;
     for (size_t k = 0; k < f->group; k++) {
-        const int code = s.g.scale != 0 ? code_of(r, s.g, values[k]) : s.constant;
+        const int code = s.g.scale != 0 ? code_of(r, rintf((values[k] - s.g.minimum) / s.g.scale)) : s.constant;
         if (code < 0)
             return false;
         codes[k] = (uint8_t)code;

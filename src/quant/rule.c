@@ -172,7 +172,7 @@ bool teg_quant_rule_parse(const char *text, struct teg_quant_rule *rule)
 void teg_quant_rule_format(const struct teg_quant_rule *rule, char text[MOST_TEXT])
 {
     const bool linear = rule->method == TEG_QUANT_LINEAR, palette = rule->method == TEG_QUANT_PALETTE;
-    char grain[16] = "", sparse[32] = "";
+    char grain[12] = "", sparse[24] = "";
     const char *word = "f16", *kind = "";
     for (size_t i = 0; i < N_WORDS; i++)
         if (rule->method == words[i].method && rule->bits == words[i].bits &&
