@@ -17,7 +17,7 @@ struct bench_args {
     struct cli_integers pp, tg, depth, chunk, threads, kv;
     int64_t reps;
     int format;
-    bool json;
+    bool json, machine;
     const char *out;
 };
 
@@ -32,8 +32,8 @@ struct bench_args {
 enum { groups_max = 64, rows_max = 1024 };
 
 static const struct cli_choice formats[] = {
-    {"md", BENCH_MD, NULL}, {"csv", BENCH_CSV, NULL}, {"json", BENCH_JSON, NULL}, {"html", 0, "use md, csv or json"},
-    {NULL, 0, NULL},
+    {"md", BENCH_MD, NULL},     {"csv", BENCH_CSV, NULL}, {"json", BENCH_JSON, NULL},
+    {"html", BENCH_HTML, NULL}, {NULL, 0, NULL},
 };
 
 static const struct cli_choice kv_types[] = {
@@ -72,7 +72,11 @@ static const struct cli_option option_table[] = {
      .offset = ARG(format),
      .initial = "md",
      .choices = formats,
-     .help = "md: a table for people; json: rows and the machine"},
+     .help = "md: a table for people; json: rows and the machine; html: one page with plots"},
+    {.name = "machine",
+     .type = CLI_FLAG,
+     .offset = ARG(machine),
+     .help = "only measure the machine: multiply-adds and memory; takes no MODEL"},
     {.name = "output",
      .letter = 'o',
      .type = CLI_TEXT,
@@ -259,6 +263,64 @@ static int make_ids(struct bench *bench)
     return CLI_DONE;
 }
 
+/* The machine's peaks with each number of threads that rows have, and what each row costs. */
+static int measure_machines(struct bench *bench)
+{
+    struct bench_table *table = &bench->table;
+    for (size_t i = 0; i < table->n; i++) {
+        struct bench_row *row = &table->rows[i];
+        struct teg_error err = {0};
+        size_t m = 0;
+        while (m < table->n_machines && table->machines[m].n_threads != row->threads)
+            m++;
+        row->machine = m;
+        if (m == bench_machines_max)
+            continue; /* its shares are not known */
+        if (m == table->n_machines &&
+            teg_machine_measure((uint32_t)row->threads, &table->machines[table->n_machines++], &err) != TEG_OK)
+            return cli_fail_library(&err);
+        struct teg_session_options options;
+        teg_session_options_default(&options);
+        options.chunk_tokens = (uint32_t)row->chunk;
+        options.kv_type = (enum teg_kv_type)row->kv;
+        struct teg_work one;
+        const size_t n = row->decode ? row->n_tokens : 1;
+        row->counted = true;
+        for (size_t k = 0; row->counted && k < n; k++) {
+            /* A decoded token is a pass of its own. */
+            const size_t tokens = row->decode ? 1 : row->n_tokens;
+            row->counted = teg_session_work(bench->table.model, &options, row->depth + k, tokens, &one, &err) == TEG_OK;
+            row->work.int8_macs += one.int8_macs;
+            row->work.float_macs += one.float_macs;
+            row->work.attention_macs += one.attention_macs;
+            row->work.weight_bytes += one.weight_bytes;
+            row->work.kv_bytes += one.kv_bytes;
+        }
+    }
+    return CLI_DONE;
+}
+
+static int print_machines(const struct bench_args *args)
+{
+    static struct cli_output output;
+    struct teg_machine machines[bench_machines_max];
+    const size_t n = args->threads.n ? args->threads.n : 1;
+    struct teg_error err = {0};
+    if (n > bench_machines_max)
+        return cli_usage("too many numbers of threads: tegula bench --machine: expected at most %d, found %zu; shorten "
+                         "the list",
+                         (int)bench_machines_max, n);
+    for (size_t i = 0; i < n; i++)
+        if (teg_machine_measure(args->threads.n ? (uint32_t)args->threads.data[i] : 0, &machines[i], &err) != TEG_OK)
+            return cli_fail_library(&err);
+    int code = cli_output_open(&output, args->out);
+    if (code != CLI_DONE)
+        return code;
+    code = bench_print_machines(&output, machines, n, args->json || args->format == BENCH_JSON);
+    const int closed = cli_output_close(&output, code == CLI_DONE);
+    return code != CLI_DONE ? code : closed;
+}
+
 static int measure_and_print(struct bench *bench, struct cli_output *output)
 {
     const struct bench_args *args = bench->args;
@@ -267,6 +329,8 @@ static int measure_and_print(struct bench *bench, struct cli_output *output)
     bench->table.model = model;
     if (code == CLI_DONE)
         code = make_ids(bench);
+    if (code == CLI_DONE)
+        code = measure_machines(bench);
     if (code == CLI_DONE)
         code = measure(bench);
     if (code == CLI_DONE)
@@ -284,6 +348,13 @@ static int bench_command(const struct cli_line *line, const void *ptr)
     bench.table.model_path = line->operands[0];
     if (args->json && args->format != BENCH_JSON && cli_option_given(line, "format"))
         return cli_usage("bad options: --json and --format: expected one format, found two; leave one out");
+    if (args->machine != (line->n_operands == 0))
+        return cli_usage(args->machine ? "too many operands: tegula bench --machine: expected no MODEL, found one; "
+                                         "leave it out"
+                                       : "missing operand: tegula bench: expected MODEL, found none; name one, or give "
+                                         "--machine");
+    if (args->machine)
+        return print_machines(args);
     int code = build_table(&bench);
     if (code == CLI_DONE)
         code = cli_output_open(&output, args->out);
@@ -301,7 +372,7 @@ static int bench_command(const struct cli_line *line, const void *ptr)
 
 const struct cli_command cli_command_bench = {
     .name = "bench",
-    .operands = "MODEL",
+    .operands = "[MODEL]",
     .summary = "measure prefill and decode rates",
     .details =
         "Measures prefill (pp) and decode (tg) apart, one row for each combination of the lists: median, lowest and "
@@ -309,10 +380,14 @@ const struct cli_command cli_command_bench = {
         "the rows. Decode feeds fixed ids; sampling is not part of it. Decode rows are made for the first --chunk "
         "only, because decode does not depend on it.\n\n"
         "A JSON document has rows, model and machine, and pp_tps or tg_tps (the median) where there is exactly one "
-        "such row. Bytes moved and the share of the machine's peak are not part of this version.",
+        "such row. Before the rows the machine is measured with as many threads (--machine: only that): multiply-adds "
+        "a "
+        "second of each instruction that kernels use, and reading memory. A row's share of the peak is the time its "
+        "multiply-adds would take at these rates, attention at that of fp32, over the time taken; bytes moved are each "
+        "weight and each visible key and value once a chunk.",
     .options = option_table,
     .n_options = CLI_COUNT(option_table),
-    .min_operands = 1,
+    .min_operands = 0,
     .max_operands = 1,
     .args_bytes = sizeof(struct bench_args),
     .run = bench_command,

@@ -14,7 +14,12 @@ struct bench_row {
     double *seconds; /* [reps] */
     size_t n_seconds;
     struct teg_memory memory; /* after the run */
+    bool counted;             /* what follows is known */
+    struct teg_work work;     /* of one repetition */
+    size_t machine;           /* which of the table's machines: by threads */
 };
+
+enum { bench_machines_max = 16 };
 
 struct bench_table {
     struct bench_row *rows;
@@ -22,9 +27,26 @@ struct bench_table {
     size_t reps;
     const char *model_path;
     const struct teg_model *model;
+    struct teg_machine machines[bench_machines_max]; /* one for each number of threads */
+    size_t n_machines;
 };
 
-enum bench_format { BENCH_MD, BENCH_CSV, BENCH_JSON };
+/* What a row's repetitions come to; sorts its seconds. */
+struct bench_figures {
+    double median_tps, min_tps, max_tps, chunk_ms, median_seconds;
+    double peak_share;      /* time at the machine's rates of multiplying, over time taken; 0: not known */
+    double bandwidth_share; /* the same of reading memory */
+    double gb_moved;        /* bytes of one repetition */
+};
+struct bench_figures bench_summarize(const struct bench_table *table, struct bench_row *row);
+const char *bench_kv_name(const struct bench_row *row);
+const char *bench_cpu_name(char name[256]);
+
+enum bench_format { BENCH_MD, BENCH_CSV, BENCH_JSON, BENCH_HTML };
+
+/* bench_html.c: one page that needs nothing else. */
+int bench_print_html(struct cli_output *output, struct bench_table *table);
+int bench_print_machines(struct cli_output *output, const struct teg_machine *machines, size_t n, bool json);
 
 int bench_print(struct cli_output *output, struct bench_table *table, enum bench_format format);
 

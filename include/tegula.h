@@ -270,6 +270,34 @@ struct teg_memory {
 TEG_API enum teg_status teg_session_bytes(const struct teg_model *model, const struct teg_session_options *options,
                                           size_t n_tokens, struct teg_memory *memory, struct teg_error *err);
 
+/* ---- what work costs, and what the machine can do ---- */
+
+/* Multiply-adds and bytes of prefilling n_tokens tokens behind first_position others in a session with these options
+ * (in chunks; logits of the last row), or of decoding one. Counted from the plan, nothing is run. */
+struct teg_work {
+    uint64_t int8_macs;      /* quantized weights times quantized activations */
+    uint64_t float_macs;     /* other weights */
+    uint64_t attention_macs; /* of the keys that queries see */
+    uint64_t weight_bytes;   /* each weight once a chunk */
+    uint64_t kv_bytes;       /* keys and values: each visible one once a chunk, and what is written */
+};
+TEG_API enum teg_status teg_session_work(const struct teg_model *model, const struct teg_session_options *options,
+                                         size_t first_position, size_t n_tokens, struct teg_work *work,
+                                         struct teg_error *err);
+
+/* The rates that nothing on this machine can pass, measured in about a second with all threads at once. */
+struct teg_machine {
+    char cpu[64];
+    uint32_t n_threads;
+    struct {
+        const char *name, *instruction; /* "int8", "fp16", "bf16", "fp32"; "VPDPBUSD zmm", … or "" */
+        double gmacs_per_second;        /* 1e9 multiply-adds a second, all threads together; 0: none */
+    } roads[4];
+    double read_gb_per_second; /* 1e9 bytes a second from memory */
+};
+/* n_threads 0: the CPUs this process may use. */
+TEG_API enum teg_status teg_machine_measure(uint32_t n_threads, struct teg_machine *machine, struct teg_error *err);
+
 /* A new session is always empty. The model must outlive it. */
 TEG_API enum teg_status teg_session_new(const struct teg_model *model, const struct teg_session_options *options,
                                         struct teg_session **session, struct teg_error *err);

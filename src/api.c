@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/check.h"
 #include "base/filemap.h"
 #include "base/options.h"
 #include "base/text.h"
@@ -14,6 +15,7 @@
 #include "lm.h"
 #include "package.h"
 #include "plan/plan.h"
+#include "plan/work.h"
 #include "run/sampler.h"
 #include "run/session.h"
 #include "tok/jinja.h"
@@ -536,6 +538,32 @@ static enum teg_status need_whole(const struct teg_model *model, struct teg_erro
         FAIL(err, TEG_ERR_ARGUMENT,
              "cannot make session: model: expected a whole model, found one opened for its "
              "vocabulary; open it with its weights");
+    return TEG_OK;
+}
+
+enum teg_status teg_session_work(const struct teg_model *model, const struct teg_session_options *options,
+                                 size_t first_position, size_t n_tokens, struct teg_work *work, struct teg_error *err)
+{
+    memset(work, 0, sizeof *work);
+    TRY(need_whole(model, err));
+    if (!model->plan)
+        FAIL(err, TEG_ERR_UNSUPPORTED,
+             "cannot count: model: expected one that runs by a plan, found a package that runs op by op; see inspect "
+             "--ops for what was not recognised");
+    const size_t chunk = teg_max(options->chunk_tokens, 1), end = first_position + n_tokens;
+    struct teg_plan_work sum = {0};
+    for (size_t at = first_position; at < end; at += chunk) {
+        const size_t n = teg_min(chunk, end - at);
+        struct teg_memory all = {0}, before = {0};
+        teg_plan_work(model->plan, at, n, at + n == end, &sum);
+        TRY(teg_session_bytes(model, options, at + n, &all, err));
+        TRY(teg_session_bytes(model, options, at, &before, err));
+        work->kv_bytes += all.kv_bytes + (all.kv_bytes - before.kv_bytes);
+    }
+    work->int8_macs = sum.int8_macs;
+    work->float_macs = sum.float_macs;
+    work->attention_macs = sum.attention_macs;
+    work->weight_bytes = sum.weight_bytes;
     return TEG_OK;
 }
 

@@ -73,6 +73,8 @@ static void detect_features(struct teg_cpu *cpu)
     cpu->has[TEG_ISA_AVXVNNI] = cpu->has[TEG_ISA_AVX2] && bit(l71.a, 4);
     cpu->has[TEG_ISA_AVX512] = cpu->has[TEG_ISA_AVX2] && zmm && f_dq_bw_vl;
     cpu->has[TEG_ISA_AVX512VNNI] = cpu->has[TEG_ISA_AVX512] && bit(l7.c, 11);
+    cpu->has_fp16 = cpu->has[TEG_ISA_AVX512VNNI] && bit(l7.d, 23);
+    cpu->has_bf16 = cpu->has[TEG_ISA_AVX512VNNI] && bit(l71.a, 5);
 
     cpu->family = l1.a >> 8 & 15;
     cpu->model = l1.a >> 4 & 15;

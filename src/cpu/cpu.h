@@ -28,6 +28,7 @@ enum teg_isa {
 
 struct teg_cpu {
     bool has[TEG_ISA_COUNT];
+    bool has_fp16, has_bf16; /* x86: AVX-512 FP16 and BF16, beyond AVX512VNNI */
     uint32_t family, model;
     char name[64];
     uint32_t n_cpus; /* that this process may run on */

@@ -516,18 +516,12 @@ static void test_long_context(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_context_full),
-        cmocka_unit_test(test_positions),
-        cmocka_unit_test(test_bad_ids),
-        cmocka_unit_test(test_options),
-        cmocka_unit_test(test_interrupt_inside),
-        cmocka_unit_test(test_interrupt_outside),
-        cmocka_unit_test(test_interrupt_before),
-        cmocka_unit_test(test_callbacks),
-        cmocka_unit_test(test_values),
-        cmocka_unit_test(test_bytes),
-        cmocka_unit_test(test_allocations),
-        cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_context_full),     cmocka_unit_test(test_positions),
+        cmocka_unit_test(test_bad_ids),          cmocka_unit_test(test_options),
+        cmocka_unit_test(test_interrupt_inside), cmocka_unit_test(test_interrupt_outside),
+        cmocka_unit_test(test_interrupt_before), cmocka_unit_test(test_callbacks),
+        cmocka_unit_test(test_values),           cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_allocations),      cmocka_unit_test(test_faults),
         cmocka_unit_test(test_long_context),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
