@@ -349,10 +349,11 @@ static int bench_command(const struct cli_line *line, const void *ptr)
     if (args->json && args->format != BENCH_JSON && cli_option_given(line, "format"))
         return cli_usage("bad options: --json and --format: expected one format, found two; leave one out");
     if (args->machine != (line->n_operands == 0))
-        return cli_usage(args->machine ? "too many operands: tegula bench --machine: expected no MODEL, found one; "
-                                         "leave it out"
-                                       : "missing operand: tegula bench: expected MODEL, found none; name one, or give "
-                                         "--machine");
+        return cli_usage(args->machine
+                             ? "too many operands: tegula bench --machine: expected no MODEL, found one; "
+                               "leave it out"
+                             : "missing operand: tegula bench: expected MODEL, found nothing; name one, or give "
+                               "--machine");
     if (args->machine)
         return print_machines(args);
     int code = build_table(&bench);

@@ -13,12 +13,11 @@
 #include "options.h"
 
 static const struct cli_command *const commands[] = {
-    &cli_command_run,        &cli_command_tokenize, &cli_command_template, &cli_command_logits,
-    &cli_command_perplexity, &cli_command_predict,  &cli_command_inspect,  &cli_command_bench,
-    &cli_command_convert,
+    &cli_command_run,     &cli_command_tokenize, &cli_command_template, &cli_command_logits, &cli_command_perplexity,
+    &cli_command_predict, &cli_command_inspect,  &cli_command_bench,    &cli_command_tune,   &cli_command_convert,
 };
 
-static const char *const absent_commands[] = {"tune", "lint", "compare", "session", "serve"};
+static const char *const absent_commands[] = {"lint", "compare", "session", "serve"};
 
 /* The names that a mistyped command may have meant. */
 static const char *command_candidate(const void *ctx, size_t i)

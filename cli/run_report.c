@@ -32,6 +32,7 @@ void cli_generation_summary(const struct generator *g, const struct generation *
 static json_t *options_json(const struct generator *g)
 {
     const struct run_args *a = g->args;
+    const struct cli_session_args settled = cli_session_settle(g->model, &a->session);
     json_t *stops = json_array(), *biases = json_array();
     for (size_t i = 0; i < a->stops.n; i++)
         json_array_append_new(stops, cli_json_text(a->stops.data[i], strlen(a->stops.data[i])));
@@ -48,9 +49,9 @@ static json_t *options_json(const struct generator *g)
                                 "repeat_last_n", (json_int_t)a->repeat_last_n,                        //
                                 "seed", cli_json_u64(g->seed));
     json_t *more = json_pack("{s:o, s:o, s:I, s:I, s:o, s:s, s:s}", "stop", stops, "logit_bias", biases, "chunk",
-                             (json_int_t)a->session.chunk, "ctx", (json_int_t)teg_session_context(g->session), //
-                             "threads", a->session.threads ? json_integer(a->session.threads) : json_null(),   //
-                             "kv", a->session.kv ? cli_choice_name(cli_kv_types, a->session.kv) : "auto",      //
+                             (json_int_t)settled.chunk, "ctx", (json_int_t)teg_session_context(g->session), //
+                             "threads", settled.threads ? json_integer(settled.threads) : json_null(),      //
+                             "kv", a->session.kv ? cli_choice_name(cli_kv_types, a->session.kv) : "auto",   //
                              "mode", teg_model_info(g->model)->mode);
     if (!options || !more || json_object_update(options, more) != 0) {
         json_decref(options);

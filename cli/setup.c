@@ -11,6 +11,7 @@
 
 #include "interrupt.h"
 #include "io.h"
+#include "tuned.h"
 
 const struct cli_choice cli_modes[] = {
     {"exact", TEG_MODE_EXACT, NULL},
@@ -57,13 +58,25 @@ int cli_model_open(const char *path, const struct cli_model_args *args, bool voc
     return cli_interrupted() ? cli_interrupt_exit_code() : CLI_DONE;
 }
 
+struct cli_session_args cli_session_settle(const struct teg_model *model, const struct cli_session_args *args)
+{
+    struct cli_session_args settled = *args;
+    struct cli_tuned tuned = {.chunk = 256};
+    if (args->chunk == 0 || args->threads == 0)
+        (void)cli_tuned_load(model, args->ctx, &tuned);
+    settled.chunk = args->chunk ? args->chunk : tuned.chunk;
+    settled.threads = args->threads ? args->threads : tuned.threads;
+    return settled;
+}
+
 int cli_session_open(const struct teg_model *model, const struct cli_session_args *args, struct teg_session **session)
 {
     struct teg_session_options options;
     struct teg_error err = {0};
     teg_session_options_default(&options);
-    options.n_threads = (uint32_t)args->threads;
-    options.chunk_tokens = (uint32_t)args->chunk;
+    const struct cli_session_args settled = cli_session_settle(model, args);
+    options.n_threads = (uint32_t)settled.threads;
+    options.chunk_tokens = (uint32_t)settled.chunk;
     options.context_tokens = (uint32_t)args->ctx;
     options.kv_type = (enum teg_kv_type)args->kv;
     if (teg_session_new(model, &options, session, &err) != TEG_OK)

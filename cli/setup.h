@@ -47,9 +47,10 @@ struct cli_session_args {
 #define CLI_THREADS_HELP "threads (default: one for each CPU that the process may use)"
 #define CLI_CHUNK_OPTION(args, field)                                                                                  \
     {                                                                                                                  \
-        .name = "chunk", .type = CLI_INTEGER, .offset = offsetof(args, field.chunk), .placeholder = "N",               \
-        .initial = "256", .min = 1, .max = 65536,                                                                      \
-        .help = "prompt tokens per forward pass, 1 to 65536; changes speed and memory, never results"                  \
+        .name = "chunk", .type = CLI_INTEGER, .offset = offsetof(args, field.chunk), .placeholder = "N", .min = 1,     \
+        .max = 65536,                                                                                                  \
+        .help = "prompt tokens per forward pass, 1 to 65536 (default: what tune --apply found, else 256); changes "    \
+                "speed and memory, never results"                                                                      \
     }
 #define CLI_THREADS_OPTION(args, field)                                                                                \
     {                                                                                                                  \
@@ -68,6 +69,8 @@ struct cli_session_args {
         .help = "most tokens of prompt and answer together (default: what the model was trained for)"                  \
     }
 
+/* What was not given: chunk and threads that `tune --apply` found for this model here, else 256 and 0. */
+struct cli_session_args cli_session_settle(const struct teg_model *model, const struct cli_session_args *args);
 /* Also makes Ctrl-C stop the session's work; close it with cli_session_close. */
 int cli_session_open(const struct teg_model *model, const struct cli_session_args *args, struct teg_session **session);
 void cli_session_close(struct teg_session *session);

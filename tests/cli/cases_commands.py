@@ -5,6 +5,7 @@ import os
 import pathlib
 import re
 import tempfile
+import xml.etree.ElementTree
 
 from harness import MODEL, Skip, expect, expect_done, expect_equal, expect_error, read_npy, run, test
 
@@ -356,3 +357,54 @@ def _():
     expect(one["pp_tps"] > 0 and one["tg_tps"] > 0, "single rates")
     only = json.loads(run("bench", MODEL, "--pp", "4", "--tg", "0", "--reps", "1", "--json").out)
     expect("pp_tps" in only and "tg_tps" not in only, "prefill only")
+    work = one["rows"][0]
+    expect(work["bytes_moved"] > work["kv_bytes"] and work["peak_share"] > 0 and work["bandwidth_share"] > 0, work)
+    expect(work["int8_multiply_adds"] + work["float_multiply_adds"] > 0 and work["attention_multiply_adds"] > 0, work)
+    double = json.loads(run("bench", MODEL, "--pp", "8", "--chunk", "4", "--tg", "0", "--reps", "1", "--json").out)
+    expect_equal(double["rows"][0]["float_multiply_adds"] + double["rows"][0]["int8_multiply_adds"] -
+                 work["float_multiply_adds"] - work["int8_multiply_adds"] > 0, True, "more tokens, more work")
+
+
+@test(needs_model=True)
+def _():
+    """bench: a page that is well-formed and loads nothing; the machine alone"""
+    result = run("bench", MODEL, "--pp", "8", "--tg", "2", "--reps", "2", "--threads", "1", "--format", "html")
+    expect_done(result)
+    page = xml.etree.ElementTree.fromstring(result.text.split("\n", 1)[1])
+    space = "{http://www.w3.org/2000/svg}"
+    expect_equal(len(page.findall(f".//{space}rect")), 2, "bars")
+    for part in page.iter():
+        expect(not ({"src", "href"} & set(part.attrib)) and not part.tag.endswith("script"), part.tag)
+    machine = run("bench", "--machine", "--threads", "1", "--json")
+    expect_done(machine)
+    peaks = json.loads(machine.out)["peaks"]
+    expect_equal([p["threads"] for p in peaks], [1], "threads")
+    expect(peaks[0]["read_gb_per_second"] > 0, peaks)
+    expect("GB/s" in run("bench", "--machine", "--threads", "1").text, "text")
+    expect_error(run("bench", "--machine", MODEL), 2, "--machine", "leave it out")
+    expect_error(run("bench"), 2, "MODEL")
+
+
+@test(needs_model=True)
+def _():
+    """tune: the table, the choice, and that later commands use what was applied"""
+    with tempfile.TemporaryDirectory() as folder:
+        env = {"XDG_CACHE_HOME": folder}
+        args = ["tune", MODEL, "--chunk", "3,5", "--threads", "1", "--ctx", "10", "--budget", "1"]
+        plain = run(*args, env=env)
+        expect_done(plain)
+        expect("| 3 | 1 |" in plain.text and "chosen" in plain.text, plain.text)
+        expect_equal(os.listdir(folder), [], "nothing is kept without --apply")
+        page = os.path.join(folder, "page.html")
+        result = run(*args, "--apply", "--json", "--html", page, env=env)
+        expect_done(result)
+        choice = json.loads(result.out)["choice"]
+        expect(choice["chunk"] in (3, 5) and choice["threads"] == 1 and choice["reason"], choice)
+        xml.etree.ElementTree.parse(page)
+        options = json.loads(run("run", MODEL, "-p", "a", "-n", "1", "--json", env=env).out)["options"]
+        expect_equal((options["chunk"], options["threads"]), (choice["chunk"], 1), "used")
+        options = json.loads(run("run", MODEL, "-p", "a", "-n", "1", "--chunk", "7", "--json", env=env).out)["options"]
+        expect_equal(options["chunk"], 7, "an option wins")
+        lost = run(*args, "--apply", env={"XDG_CACHE_HOME": "/proc/none"})
+        expect(lost.code == 1 and "cannot remember" in lost.errors, lost.errors)
+    expect_error(run("tune", MODEL, "--chunk", ",".join(map(str, range(1, 70)))), 2, "too many candidates")

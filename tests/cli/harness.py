@@ -52,9 +52,10 @@ class Result:
         return self.err.decode("utf-8", "replace")
 
 
-def run(*args, stdin=b"", stdout=subprocess.PIPE):
+def run(*args, stdin=b"", stdout=subprocess.PIPE, env=None):
+    """Without what the user of this machine has tuned."""
     process = subprocess.run([PROGRAM, *map(str, args)], input=stdin, stdout=stdout, stderr=subprocess.PIPE,
-                             timeout=LONG)
+                             timeout=LONG, env={**os.environ, "XDG_CACHE_HOME": "/nonexistent", **(env or {})})
     return Result(process.returncode, process.stdout or b"", process.stderr)
 
 
