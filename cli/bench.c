@@ -85,6 +85,7 @@ static const struct cli_option option_table[] = {
      .help = "where the result goes (default: standard output)"},
     {.name = "json", .type = CLI_FLAG, .offset = ARG(json), .help = "the same as --format json"},
     CLI_MODE_OPTION(struct bench_args, model),
+    CLI_TARGET_OPTION(struct bench_args, model.target),
     CLI_TOKENIZER_OPTION(struct bench_args, model),
     CLI_PROGRESS_OPTION(struct bench_args, model),
 };

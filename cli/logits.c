@@ -63,6 +63,7 @@ static const struct cli_option option_table[] = {
     CLI_THREADS_OPTION(struct logits_args, session),
     CLI_KV_OPTION(struct logits_args, session),
     CLI_MODE_OPTION(struct logits_args, model),
+    CLI_TARGET_OPTION(struct logits_args, model.target),
     CLI_TOKENIZER_OPTION(struct logits_args, model),
     CLI_PROGRESS_OPTION(struct logits_args, model),
 };

@@ -15,9 +15,10 @@
 static const struct cli_command *const commands[] = {
     &cli_command_run,     &cli_command_tokenize, &cli_command_template, &cli_command_logits, &cli_command_perplexity,
     &cli_command_predict, &cli_command_inspect,  &cli_command_bench,    &cli_command_tune,   &cli_command_convert,
+    &cli_command_compare,
 };
 
-static const char *const absent_commands[] = {"lint", "compare", "session", "serve"};
+static const char *const absent_commands[] = {"lint", "session", "serve"};
 
 /* The names that a mistyped command may have meant. */
 static const char *command_candidate(const void *ctx, size_t i)
@@ -66,8 +67,9 @@ static bool overview(struct cli_bytes *text, const FILE *stream)
     static const char end[] =
         "\n'tegula help COMMAND' or 'tegula COMMAND --help' explains a command; 'tegula --version' prints the "
         "version.\n"
-        "A MODEL is a .gguf file (any part of a split set: the first) or a directory with config.json and "
-        "*.safetensors.\nA PACKAGE is a Core ML .mlpackage or .mlmodelc with an ML program.\n";
+        "A MODEL is a .gguf file (any part of a split set), a directory with config.json and "
+        "*.safetensors,\na Core ML package that is a language model, or a folder with a tegula.json.\n"
+        "A PACKAGE is a Core ML .mlpackage or .mlmodelc with an ML program.\n";
     return ok && cli_bytes_append(text, end, sizeof(end) - 1);
 }
 

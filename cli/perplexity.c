@@ -58,6 +58,7 @@ static const struct cli_option option_table[] = {
     CLI_THREADS_OPTION(struct perplexity_args, session),
     CLI_KV_OPTION(struct perplexity_args, session),
     CLI_MODE_OPTION(struct perplexity_args, model),
+    CLI_TARGET_OPTION(struct perplexity_args, model.target),
     {.name = "json",
      .type = CLI_FLAG,
      .offset = ARG(json),

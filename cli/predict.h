@@ -4,18 +4,12 @@
 #define TEGULA_CLI_PREDICT_H
 
 #include "io.h"
-#include "options.h"
+#include "setup.h"
 
 struct cli_timing {
     size_t n_runs;
     double median, least, most; /* seconds */
 };
-
-#define CLI_TARGET_OPTION(args, field)                                                                                 \
-    {                                                                                                                  \
-        .name = "target", .type = CLI_TEXT, .offset = offsetof(args, field), .placeholder = "SYSTEM",                  \
-        .help = "fail where the program needs a newer system than this: iOS17, iOS18, macOS15, …"                    \
-    }
 
 /* A line each output: name, type, shape, range and first values. */
 int cli_predict_print(const struct teg_values *outputs);

@@ -80,6 +80,7 @@ static const struct cli_option option_table[] = {
     CLI_THREADS_OPTION(struct run_args, session),
     CLI_KV_OPTION(struct run_args, session),
     CLI_MODE_OPTION(struct run_args, model),
+    CLI_TARGET_OPTION(struct run_args, model.target),
     FLAG("json", json, "print one JSON document instead of streaming text"),
     CLI_TOKENIZER_OPTION(struct run_args, model),
     CLI_PROGRESS_OPTION(struct run_args, model),

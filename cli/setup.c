@@ -17,7 +17,7 @@ const struct cli_choice cli_modes[] = {
     {"exact", TEG_MODE_EXACT, NULL},
     {"auto", TEG_MODE_AUTO, NULL},
     {"fast", TEG_MODE_FAST, NULL},
-    {"emulate-fp16", 0, "use exact, fast or auto"},
+    {"emulate-fp16", TEG_MODE_EMULATE_FP16, NULL},
     {NULL, 0, NULL},
 };
 
@@ -42,6 +42,7 @@ enum teg_status cli_model_try(const char *path, const struct cli_model_args *arg
     options.mode = (enum teg_mode)args->mode;
     options.vocab_only = vocab_only;
     options.tokenizer_path = args->tokenizer;
+    options.target = args->target;
     options.progress = cli_progress_update;
     options.progress_ctx = &progress;
     cli_progress_begin(&progress, (enum cli_progress_when)args->progress, "load", "bytes");

@@ -11,7 +11,7 @@ extern const struct cli_choice cli_modes[], cli_kv_types[], cli_progress_choices
 /* ---- model ---- */
 
 struct cli_model_args {
-    const char *tokenizer;
+    const char *tokenizer, *target;
     int mode, progress;
 };
 
@@ -29,7 +29,15 @@ struct cli_model_args {
     {                                                                                                                  \
         .name = "mode", .type = CLI_CHOICE, .offset = offsetof(args, field.mode), .initial = "auto",                   \
         .choices = cli_modes,                                                                                          \
-        .help = "exact: decoded weights and fp32 sums; auto: the fastest mode that this version has"                   \
+        .help = "exact: decoded weights and fp32 sums; auto: the fastest mode that this version has; emulate-fp16: "   \
+                "exact, and "                                                                                          \
+                "the result of every op is rounded to fp16"                                                            \
+    }
+
+#define CLI_TARGET_OPTION(args, field)                                                                                 \
+    {                                                                                                                  \
+        .name = "target", .type = CLI_TEXT, .offset = offsetof(args, field), .placeholder = "SYSTEM",                  \
+        .help = "packages: fail where the program needs a newer system than this: iOS17, iOS18, macOS15, …"          \
     }
 
 /* Opens a model with a progress bar; the first one leaves the report of a failure to the caller. */

@@ -226,8 +226,8 @@ static enum teg_status make_inputs(const struct teg_lm *lm, const struct teg_con
 }
 
 enum teg_status teg_lm_call(const struct teg_lm *lm, const struct teg_lm_step *step, const int32_t *ids, size_t before,
-                            struct teg_eval_state *state, const volatile bool *stop, struct teg_lm_result *result,
-                            struct teg_error *err)
+                            struct teg_eval_state *state, const volatile bool *stop, const struct teg_eval_watch *watch,
+                            struct teg_lm_result *result, struct teg_error *err)
 {
     const struct teg_contract *const c = step->contract;
     const struct teg_allocator *const a = lm->allocator;
@@ -249,7 +249,7 @@ enum teg_status teg_lm_call(const struct teg_lm *lm, const struct teg_lm_step *s
     if (status == TEG_OK)
         status = make_inputs(lm, c, &call, inputs, err);
     if (status == TEG_OK)
-        status = teg_eval_run(eval, inputs, state, stop, result->arrays, &result->report, err);
+        status = teg_eval_run_watched(eval, inputs, state, stop, watch, result->arrays, &result->report, err);
     for (size_t i = 0; inputs && i < c->n_inputs; i++)
         teg_array_drop(a, inputs[i]);
     if (inputs)

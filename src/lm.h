@@ -41,8 +41,8 @@ struct teg_lm_result {
     struct teg_eval_report report;
 };
 enum teg_status teg_lm_call(const struct teg_lm *lm, const struct teg_lm_step *step, const int32_t *ids, size_t before,
-                            struct teg_eval_state *state, const volatile bool *stop, struct teg_lm_result *result,
-                            struct teg_error *err);
+                            struct teg_eval_state *state, const volatile bool *stop, const struct teg_eval_watch *watch,
+                            struct teg_lm_result *result, struct teg_error *err);
 void teg_lm_result_free(const struct teg_lm *lm, struct teg_lm_result *result);
 /* Logits [V] of row `row` of the call. */
 enum teg_status teg_lm_row(const struct teg_lm *lm, const struct teg_lm_step *step, const struct teg_lm_result *result,

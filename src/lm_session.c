@@ -233,13 +233,35 @@ static enum teg_status hand_out(const struct job *j, const struct teg_lm_step *s
     return TEG_OK;
 }
 
+/* Hands values [1, ..., 1, T, width] on: those that have a row for each token. */
+struct watcher {
+    const struct job *job;
+    const struct teg_lm_step *step;
+    size_t at;
+};
+
+static void watch_value(void *ctx, const char *name, const struct teg_array *a)
+{
+    const struct watcher *const w = ctx;
+    const struct teg_prefill_options *const o = w->job->options;
+    const size_t width = a->rank ? a->dims[a->rank - 1] : 0, skip = w->at < w->job->from ? w->job->from - w->at : 0;
+    const bool fits = a->form == TEG_FORM_F32 && a->rank >= 2 && a->dims[a->rank - 2] == w->step->n &&
+                      a->n == w->step->n * width && skip < w->step->real;
+    if (fits)
+        o->on_value(o->on_value_ctx, name, w->at + skip - w->job->from, w->step->real - skip, width,
+                    a->f32 + skip * width);
+}
+
 static enum teg_status run_step(const struct job *j, const struct teg_lm_step *step, size_t at)
 {
     struct lm_session *const s = j->s;
     struct teg_eval_state *copy = NULL;
     struct teg_lm_result result = {0};
+    struct watcher watcher = {j, step, at};
+    const struct teg_eval_watch watch = {watch_value, &watcher};
     TRY(copy_state(s, &copy, j->err));
-    enum teg_status status = teg_lm_call(s->lm, step, s->ids + at, at, copy, &s->stop, &result, j->err);
+    enum teg_status status = teg_lm_call(s->lm, step, s->ids + at, at, copy, &s->stop,
+                                         j->options->on_value ? &watch : NULL, &result, j->err);
     if (status == TEG_ERR_INTERRUPTED) {
         s->stop = false;
         status = interrupted(j);

@@ -140,6 +140,8 @@ enum teg_status teg_frame_step(struct teg_eval_frame *f, const struct teg_eval_s
             return teg_op_fail(&call, TEG_ERR_FORMAT, "outputs: expected as many as the op has, found %zu declared",
                                step->op->n_outputs);
         settle(&call, array);
+        if (f->watch)
+            f->watch->on_value(f->watch->ctx, f->eval->program->vars[step->op->outputs[i]].name, array);
     }
     for (size_t i = 0; i < step->n_dead; i++) {
         teg_array_drop(&f->allocator, f->values[step->dead[i]]);
@@ -408,6 +410,14 @@ enum teg_status teg_eval_run(const struct teg_eval *eval, struct teg_array *cons
                              const volatile bool *stop, struct teg_array **outputs, struct teg_eval_report *report,
                              struct teg_error *err)
 {
+    return teg_eval_run_watched(eval, inputs, state, stop, NULL, outputs, report, err);
+}
+
+enum teg_status teg_eval_run_watched(const struct teg_eval *eval, struct teg_array *const *inputs,
+                                     struct teg_eval_state *state, const volatile bool *stop,
+                                     const struct teg_eval_watch *watch, struct teg_array **outputs,
+                                     struct teg_eval_report *report, struct teg_error *err)
+{
     const struct teg_allocator *const a = eval->options.allocator;
     const size_t n_outputs = eval->function->block.n_outputs, n_bytes = (eval->program->n_vars + 1) * sizeof(void *);
     for (size_t i = 0; i < n_outputs; i++)
@@ -419,6 +429,7 @@ enum teg_status teg_eval_run(const struct teg_eval *eval, struct teg_array *cons
     struct teg_eval_frame f;
     teg_frame_init(&f, eval, values, err);
     f.stop = stop;
+    f.watch = watch;
     const enum teg_status s = run(&f, inputs, state, outputs);
     for (size_t i = 0; s != TEG_OK && i < n_outputs; i++) {
         teg_array_drop(a, outputs[i]);

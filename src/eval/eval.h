@@ -89,6 +89,17 @@ enum teg_status teg_eval_run(const struct teg_eval *eval, struct teg_array *cons
                              const volatile bool *stop, struct teg_array **outputs, struct teg_eval_report *report,
                              struct teg_error *err);
 
+/* Sees the result of every op as it is made, by the variable's name. */
+struct teg_eval_watch {
+    void (*on_value)(void *ctx, const char *name, const struct teg_array *value);
+    void *ctx;
+};
+/* The same run, watched; watch NULL: not. */
+enum teg_status teg_eval_run_watched(const struct teg_eval *eval, struct teg_array *const *inputs,
+                                     struct teg_eval_state *state, const volatile bool *stop,
+                                     const struct teg_eval_watch *watch, struct teg_array **outputs,
+                                     struct teg_eval_report *report, struct teg_error *err);
+
 /* ---- what an op sees (eval/ops_*.c) ---- */
 
 struct teg_eval_call {

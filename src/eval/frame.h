@@ -51,6 +51,7 @@ struct teg_eval_frame {
     uint64_t live_bytes;
     uint64_t random;
     const volatile bool *stop;
+    const struct teg_eval_watch *watch; /* NULL: none */
     struct teg_eval_report report;
     struct teg_error *err;
 };
