@@ -100,27 +100,48 @@ static int run_model(const struct teg_model *model, const struct cli_model_args 
     return code;
 }
 
-/* The package gets the source's tokenizer, so that both see the same ids even where it has none. */
-static int compare(const struct teg_model *source, const char *package, const struct cli_model_args *args,
+/* Both see the source's ids. */
+static int compare(const struct teg_model *source, const struct teg_model *package, const struct cli_model_args *args,
                    const struct cli_ids *ids, struct rows *rows)
 {
-    struct teg_model *model = NULL;
     const size_t n = ids->n - 1;
-    rows->n_vocab = (size_t)teg_model_info(source)->vocab_tokens;
     rows->ids = ids->data;
     rows->source = malloc(n * rows->n_vocab * sizeof(*rows->source));
     if (!rows->source)
         return cli_fail_memory();
     int code = run_model(source, args, ids->data, n, keep_rows, rows);
     if (code == CLI_DONE)
-        code = cli_model_open(package, args, false, &model);
-    if (code == CLI_DONE && (size_t)teg_model_info(model)->vocab_tokens != rows->n_vocab)
-        code = cli_fail("cannot check: %s: expected %zu logits as the source has, found %d; report this as a fault",
-                        package, rows->n_vocab, teg_model_info(model)->vocab_tokens);
-    if (code == CLI_DONE)
-        code = run_model(model, args, ids->data, n, compare_rows, rows);
-    teg_model_free(model);
+        code = run_model(package, args, ids->data, n, compare_rows, rows);
     free(rows->source);
+    return code;
+}
+
+/* As many tokens as the package has slots for and the memory rows. */
+static void cut(struct cli_ids *ids, const struct teg_model *package, size_t n_vocab)
+{
+    const size_t slots = teg_model_info(package)->context_tokens;
+    size_t most = MOST_LOGITS_BYTES / (n_vocab * sizeof(float));
+    most = most < MOST_TOKENS ? most : MOST_TOKENS;
+    most = slots && slots < most ? slots : most;
+    ids->n = ids->n > most + 1 ? most + 1 : ids->n;
+}
+
+static int compare_models(const struct teg_model *source, const char *path, const struct cli_model_args *args,
+                          struct cli_ids *ids, struct rows *rows)
+{
+    struct teg_model *package = NULL;
+    int code = cli_model_open(path, args, false, &package);
+    rows->n_vocab = (size_t)teg_model_info(source)->vocab_tokens;
+    if (code == CLI_DONE && (size_t)teg_model_info(package)->vocab_tokens != rows->n_vocab)
+        code = cli_fail("cannot check: %s: expected %zu logits as the source has, found %d; report this as a fault",
+                        path, rows->n_vocab, teg_model_info(package)->vocab_tokens);
+    if (code == CLI_DONE)
+        cut(ids, package, rows->n_vocab);
+    if (code == CLI_DONE && ids->n < 2)
+        code = cli_fail("cannot check: the text: expected at least 2 tokens, found %zu; give a longer text", ids->n);
+    if (code == CLI_DONE)
+        code = compare(source, package, args, ids, rows);
+    teg_model_free(package);
     return code;
 }
 
@@ -137,14 +158,8 @@ int cli_convert_check(const char *source, const char *package, const struct cli_
     int code = cli_model_open(source, &exact, false, &model);
     if (code == CLI_DONE)
         code = cli_tokenize_prompt(model, text ? text : &own, false, &ids);
-    if (code == CLI_DONE) {
-        const size_t row_bytes = (size_t)teg_model_info(model)->vocab_tokens * sizeof(float);
-        const size_t most = MOST_LOGITS_BYTES / row_bytes < MOST_TOKENS ? MOST_LOGITS_BYTES / row_bytes : MOST_TOKENS;
-        ids.n = ids.n > most + 1 ? most + 1 : ids.n;
-        code = ids.n > 1 ? compare(model, package, &exact, &ids, &rows)
-                         : cli_fail("cannot check: the text: expected at least 2 tokens, found %zu; give a longer text",
-                                    ids.n);
-    }
+    if (code == CLI_DONE)
+        code = compare_models(model, package, &exact, &ids, &rows);
     if (code == CLI_DONE) {
         const double n = (double)check->n_tokens;
         check->kl_mean /= n;
