@@ -37,13 +37,8 @@ static const struct cli_choice formats[] = {
 };
 
 static const struct cli_choice kv_types[] = {
-    {"auto", TEG_KV_AUTO, NULL},
-    {"f32", TEG_KV_F32, NULL},
-    {"f16", TEG_KV_F16, NULL},
-    {"bf16", TEG_KV_BF16, NULL},
-    {"q8", 0, "use f32, f16 or bf16"},
-    {"q4", 0, "use f32, f16 or bf16"},
-    {NULL, 0, NULL},
+    {"auto", TEG_KV_AUTO, NULL}, {"f32", TEG_KV_F32, NULL}, {"f16", TEG_KV_F16, NULL}, {"bf16", TEG_KV_BF16, NULL},
+    {"i16", TEG_KV_I16, NULL},   {"q8", TEG_KV_Q8, NULL},   {"q4", TEG_KV_Q4, NULL},   {NULL, 0, NULL},
 };
 
 static const struct cli_option option_table[] = {

@@ -66,6 +66,11 @@ void teg_plan_dump(const struct teg_plan *plan, const struct teg_graph *g, struc
         TEG_KERNELS(X)
 #undef X
     };
+    static const char *const choices[] = {
+        [TEG_ATTEND_ONLY] = "only row for integers",
+        [TEG_ATTEND_KNOWN_CPU] = "integers by the table of known CPUs",
+        [TEG_ATTEND_MEASURED] = "integers by measurement",
+    };
     teg_buf_printf(out,
                    "%u steps in %u stages; arena %zu bytes a token; scratch %zu bytes a worker; KV %zu elements for %d "
                    "tokens; logits %u rows at a time\nkernels:",
@@ -73,6 +78,10 @@ void teg_plan_dump(const struct teg_plan *plan, const struct teg_graph *g, struc
                    plan->kv_block_elements, TEG_TILE_TOKENS, plan->head_rows);
     for (size_t i = 0; i < sizeof slots / sizeof *slots; i++)
         teg_buf_printf(out, " %s=%s", slots[i], plan->kernels.isa_of_slot[i]);
+    teg_buf_printf(out, "\nattention:");
+    for (int type = TEG_KV_F32; type < TEG_KV_TYPES; type++)
+        teg_buf_printf(out, " %s=%s", teg_kv_type_name((enum teg_kv_type)type), plan->attend.of[type].name);
+    teg_buf_printf(out, " (%s)", choices[plan->attend.choice]);
     if (plan->gemm)
         teg_buf_printf(out, "\npacked weights: %zu bytes in place of %zu", plan->packed.n_bytes,
                        plan->packed.replaced_bytes);

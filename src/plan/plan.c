@@ -160,13 +160,15 @@ static uint32_t kv_layer(struct planner *p, const struct teg_op *op, teg_value_i
     for (uint32_t i = 0; i < plan->n_kv_layers; i++)
         if (states[i] == state)
             return i;
-    const size_t head_elements = (size_t)2 * op->attr.attention.head_width * TEG_TILE_TOKENS;
+    const uint32_t n_heads = op->attr.attention.n_kv_heads, width = op->attr.attention.head_width;
+    struct teg_kv_layer *const layer = &plan->kv_layers[plan->n_kv_layers];
     states[plan->n_kv_layers] = state;
-    plan->kv_layers[plan->n_kv_layers] = (struct teg_kv_layer){.n_kv_heads = op->attr.attention.n_kv_heads,
-                                                               .head_width = op->attr.attention.head_width,
-                                                               .offset_elements = plan->kv_block_elements,
-                                                               .head_elements = head_elements};
-    plan->kv_block_elements += head_elements * op->attr.attention.n_kv_heads;
+    *layer = (struct teg_kv_layer){.n_kv_heads = n_heads, .head_width = width};
+    for (int type = TEG_KV_F32; type < TEG_KV_TYPES; type++) {
+        layer->offset_bytes[type] = plan->kv_block_bytes[type];
+        plan->kv_block_bytes[type] += n_heads * teg_kv_page_bytes((enum teg_kv_type)type, width);
+    }
+    plan->kv_block_elements += (size_t)2 * TEG_TILE_TOKENS * width * n_heads;
     return plan->n_kv_layers++;
 }
 
@@ -309,7 +311,7 @@ static void plan_attention(struct planner *p, uint32_t i, teg_value_id *states)
     if (op->n_inputs > 2)
         s->weight = value_of(p, op->inputs[2])->data; /* sinks */
     set_output(p, s, op);
-    const size_t scratch = teg_attention_scratch_floats(s->head_width);
+    const size_t scratch = teg_attend_scratch_floats(s->head_width);
     p->plan->worker_floats = teg_max(p->plan->worker_floats, scratch);
 }
 
@@ -526,6 +528,7 @@ enum teg_status teg_plan_new(const struct teg_graph *g, const struct teg_cpu *cp
         return teg_base_fail_memory(err, "plan", n_steps * sizeof *plan->steps);
     plan->max_positions = SIZE_MAX;
     teg_kernels_select(cpu, &plan->kernels);
+    teg_attend_select(cpu, &plan->kernels, &plan->attend);
     plan->gemm = options && options->fast ? teg_qgemm_select(cpu) : NULL;
     plan->vocab = (uint32_t)teg_value_width(&g->values[g->logits]);
     plan->head_rows = head_rows(plan->vocab);

@@ -12,6 +12,7 @@
 #include "base/arena.h"
 #include "base/text.h"
 #include "graph/graph.h"
+#include "kernel/attend.h"
 #include "kernel/kernels.h"
 #include "kernel/qgemm.h"
 
@@ -86,16 +87,17 @@ struct teg_rope_table {
     size_t cos_offset, sin_offset; /* floats per token */
 };
 
-/* Where a layer's pages lie in a KV block (64 tokens of all layers), in elements of the session's KV type. */
+/* Where a layer's pages lie in a KV block (64 tokens of all layers), for each KV type a session may have. Heads follow
+ * one another in steps of teg_kv_page_bytes. */
 struct teg_kv_layer {
     uint32_t n_kv_heads, head_width;
-    size_t offset_elements;
-    size_t head_elements; /* from one head's page to the next: 2 · head_width · 64 */
+    size_t offset_bytes[TEG_KV_TYPES];
 };
 
 struct teg_plan {
     struct teg_kernels kernels;
-    const struct teg_qgemm *gemm; /* NULL: exact mode */
+    struct teg_attend_table attend; /* kernels of attention, by KV type */
+    const struct teg_qgemm *gemm;   /* NULL: exact mode */
     struct teg_step *steps;
     uint32_t n_steps, first_head_step;
     struct teg_stage *stages;
@@ -105,11 +107,12 @@ struct teg_plan {
     size_t max_positions; /* a session can have no more: rows of the shortest constant table; SIZE_MAX: no limit */
     struct teg_kv_layer *kv_layers;
     uint32_t n_kv_layers;
-    size_t kv_block_elements;
-    size_t row_floats;         /* activations of one token, after placement */
-    size_t worker_floats;      /* scratch of one worker */
-    uint32_t vocab, head_rows; /* logits are made for up to head_rows rows at a time */
-    struct teg_packed {        /* weights in the layout of their kernel, one block of memory */
+    size_t kv_block_elements;            /* keys and values of 64 tokens */
+    size_t kv_block_bytes[TEG_KV_TYPES]; /* what they take */
+    size_t row_floats;                   /* activations of one token, after placement */
+    size_t worker_floats;                /* scratch of one worker */
+    uint32_t vocab, head_rows;           /* logits are made for up to head_rows rows at a time */
+    struct teg_packed {                  /* weights in the layout of their kernel, one block of memory */
         const struct teg_allocator *allocator;
         void *memory;
         size_t n_bytes;

@@ -93,20 +93,13 @@ static void run_quantize(const struct teg_pass *p, const struct teg_step *s, siz
                       s->terms, n, s->k);
 }
 
-static size_t kv_element_bytes(const struct teg_pass *p)
-{
-    return p->kv_dtype == TEG_DTYPE_F32 ? 4 : 2;
-}
-
 static size_t page_offset(const struct teg_pass *p, const struct teg_step *s, size_t head)
 {
-    const struct teg_kv_layer *const layer = &p->plan->kv_layers[s->layer];
-    return (layer->offset_elements + head * layer->head_elements) * kv_element_bytes(p);
+    return p->plan->kv_layers[s->layer].offset_bytes[p->kv_type] + head * teg_kv_page_bytes(p->kv_type, s->head_width);
 }
 
 static void run_kv_append(const struct teg_pass *p, const struct teg_step *s, size_t row, size_t n)
 {
-    const struct teg_kernels *const kernels = &p->plan->kernels;
     for (size_t head = 0; head < s->n_kv_heads; head++) {
         const struct teg_kv_append_args args = {.k = row_of(p, &s->a, row) + head * s->head_width,
                                                 .v = row_of(p, &s->b, row) + head * s->head_width,
@@ -117,12 +110,7 @@ static void run_kv_append(const struct teg_pass *p, const struct teg_step *s, si
                                                 .first_position = p->first_position + row,
                                                 .n_tokens = n,
                                                 .head_width = s->head_width};
-        if (p->kv_dtype == TEG_DTYPE_F32)
-            kernels->kv_append_f32(&args);
-        else if (p->kv_dtype == TEG_DTYPE_F16)
-            kernels->kv_append_f16(&args);
-        else
-            kernels->kv_append_bf16(&args);
+        p->plan->attend.of[p->kv_type].append(&args);
     }
 }
 
@@ -254,7 +242,6 @@ static struct attention_cut cut_attention(const struct teg_pass *p, const struct
 static void run_attention(const struct teg_pass *p, const struct teg_step *s, size_t slice, float *scratch)
 {
     const struct attention_cut c = cut_attention(p, s);
-    const struct teg_kernels *const kernels = &p->plan->kernels;
     /* The last tokens see the most keys: they go first. */
     const size_t block = c.n_blocks - 1 - slice / (s->n_kv_heads * c.n_parts);
     const size_t part = slice % c.n_parts, head = slice / c.n_parts % s->n_kv_heads;
@@ -277,12 +264,7 @@ static void run_attention(const struct teg_pass *p, const struct teg_step *s, si
         .sinks = s->weight ? (const float *)s->weight + head * c.group + member : NULL,
         .scratch = scratch,
     };
-    if (p->kv_dtype == TEG_DTYPE_F32)
-        kernels->attention_f32(&args);
-    else if (p->kv_dtype == TEG_DTYPE_F16)
-        kernels->attention_f16(&args);
-    else
-        kernels->attention_bf16(&args);
+    p->plan->attend.of[p->kv_type].run(&args);
 }
 
 static size_t count_slices(const struct teg_pass *p, const struct teg_step *s)

@@ -10,13 +10,13 @@
 struct teg_pass {
     const struct teg_plan *plan;
     struct teg_pool *pool;
-    float *activations;      /* plan->row_floats · max_tokens floats */
-    size_t max_tokens;       /* the chunk size that memory was sized for */
-    float *logits;           /* [plan->head_rows, V] */
-    float *scratch;          /* plan->worker_floats (rounded up to 16) for each thread of the pool */
-    size_t scratch_stride;   /* floats */
-    enum teg_dtype kv_dtype; /* F32, F16 or BF16 */
-    bool long_context;       /* use the long-context RoPE frequencies where there are some */
+    float *activations;       /* plan->row_floats · max_tokens floats */
+    size_t max_tokens;        /* the chunk size that memory was sized for */
+    float *logits;            /* [plan->head_rows, V] */
+    float *scratch;           /* plan->worker_floats (rounded up to 16) for each thread of the pool */
+    size_t scratch_stride;    /* floats */
+    enum teg_kv_type kv_type; /* not AUTO */
+    bool long_context;        /* use the long-context RoPE frequencies where there are some */
 
     const int32_t *ids;    /* [n_tokens] */
     size_t n_tokens;       /* 1 … max_tokens */

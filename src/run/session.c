@@ -49,7 +49,7 @@ void teg_prefill_options_default(struct teg_prefill_options *options)
 struct sizes {
     uint32_t n_threads, chunk;
     size_t context;
-    enum teg_dtype kv_dtype;
+    enum teg_kv_type kv_type;
     size_t activations, logits, scratch_stride, scratch, block;
 };
 
@@ -62,7 +62,7 @@ static enum teg_status settle(const struct teg_run_model *m, const struct teg_se
     s->n_threads = o.n_threads ? o.n_threads : (uint32_t)teg_min(m->cpu->n_cpus, TEG_POOL_MAX_THREADS);
     s->chunk = o.chunk_tokens;
     s->context = o.context_tokens ? o.context_tokens : m->context_tokens;
-    const enum teg_kv_type kv = o.kv_type == TEG_KV_AUTO ? m->default_kv : o.kv_type;
+    s->kv_type = o.kv_type == TEG_KV_AUTO ? m->default_kv : o.kv_type;
     if (s->n_threads < 1)
         s->n_threads = 1;
     if (s->n_threads > TEG_POOL_MAX_THREADS)
@@ -71,24 +71,23 @@ static enum teg_status settle(const struct teg_run_model *m, const struct teg_se
     if (s->chunk < 1 || s->chunk > MAX_CHUNK)
         FAIL(err, TEG_ERR_ARGUMENT, "cannot make session: chunk size: expected 1 to %u tokens, found %u; use 256",
              MAX_CHUNK, s->chunk);
-    if (kv != TEG_KV_F32 && kv != TEG_KV_F16 && kv != TEG_KV_BF16)
+    if ((int)s->kv_type < TEG_KV_F32 || (int)s->kv_type >= TEG_KV_TYPES)
         FAIL(err, TEG_ERR_ARGUMENT,
-             "cannot make session: KV type: expected f32, f16 or bf16, found number %d; use one of "
+             "cannot make session: KV type: expected f32, f16, bf16, i16, q8 or q4, found number %d; use one of "
              "these",
-             (int)kv);
-    s->kv_dtype = kv == TEG_KV_F32 ? TEG_DTYPE_F32 : kv == TEG_KV_F16 ? TEG_DTYPE_F16 : TEG_DTYPE_BF16;
+             (int)s->kv_type);
     if (s->context > m->plan->max_positions)
         FAIL(err, TEG_ERR_CONTEXT_FULL,
              "context full: session: expected a context of at most %zu tokens, the rows of the model's table of "
              "positions, found %zu; use a smaller context",
              m->plan->max_positions, s->context);
+    s->block = m->plan->kv_block_bytes[s->kv_type];
     if (s->chunk > s->context)
         s->chunk = (uint32_t)s->context; /* no chunk can be longer */
     bool ok = teg_mul(m->plan->row_floats * sizeof(float), s->chunk, &s->activations);
     ok = ok && teg_mul((size_t)m->plan->vocab * sizeof(float), m->plan->head_rows, &s->logits);
     ok = ok && teg_round_up(m->plan->worker_floats, 16, &s->scratch_stride) &&
          teg_mul(s->scratch_stride * sizeof(float), s->n_threads, &s->scratch);
-    ok = ok && teg_mul(m->plan->kv_block_elements, s->kv_dtype == TEG_DTYPE_F32 ? 4 : 2, &s->block);
     if (!ok)
         FAIL(err, TEG_ERR_ARGUMENT,
              "cannot make session: sizes: expected a chunk that fits in memory, found %u tokens; "
@@ -164,7 +163,7 @@ static enum teg_status session_alloc(const struct teg_run_model *m, const struct
                                 .scratch = take(s, sizes->scratch),
                                 .max_tokens = sizes->chunk,
                                 .scratch_stride = sizes->scratch_stride,
-                                .kv_dtype = sizes->kv_dtype,
+                                .kv_type = sizes->kv_type,
                                 .long_context = m->original_context && sizes->context > m->original_context,
                                 .stop = &s->stop};
     if (!s->pass.activations || !s->pass.logits || !s->pass.scratch) {
@@ -352,7 +351,7 @@ static enum teg_status run_session_fork(const struct teg_session *s, struct teg_
 {
     const struct sizes sizes = {.chunk = (uint32_t)s->pass.max_tokens,
                                 .context = s->context_tokens,
-                                .kv_dtype = s->pass.kv_dtype,
+                                .kv_type = s->pass.kv_type,
                                 .activations = s->n_activation_bytes,
                                 .logits = s->n_logits_bytes,
                                 .scratch_stride = s->pass.scratch_stride,

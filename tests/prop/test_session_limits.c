@@ -118,8 +118,9 @@ static void test_options(void **state)
     refuses_options(&m, &o, "cannot make session: chunk size: expected 1 to 65536 tokens, found 65537; use 256");
     o = d;
     o.kv_type = (enum teg_kv_type)9;
-    refuses_options(&m, &o,
-                    "cannot make session: KV type: expected f32, f16 or bf16, found number 9; use one of these");
+    refuses_options(
+        &m, &o,
+        "cannot make session: KV type: expected f32, f16, bf16, i16, q8 or q4, found number 9; use one of these");
     struct teg_session *s = NULL;
     assert_int_equal(teg_run_session_new(&m.run, NULL, &s, NULL), TEG_OK); /* all defaults */
     assert_int_equal(teg_session_context(s), 512);
@@ -366,23 +367,24 @@ static void test_bytes(void **state)
 {
     (void)state;
     static const size_t lengths[] = {0, 1, 63, 64, 65, 128, 300};
-    static const enum teg_kv_type kinds[] = {TEG_KV_AUTO, TEG_KV_F32, TEG_KV_F16, TEG_KV_BF16};
     struct model m;
     struct teg_memory promised, held;
     struct teg_error err = {0};
     model_open(&m, "gemma3");
-    for (size_t i = 0; i < 7 * 4; i++) {
+    for (size_t i = 0; i < 7 * TEG_KV_TYPES; i++) {
         struct teg_session_options o;
         struct teg_session *s = NULL;
         teg_session_options_default(&o);
-        o.kv_type = kinds[i % 4];
+        o.kv_type = (enum teg_kv_type)(i % TEG_KV_TYPES);
         o.chunk_tokens = 1 + 40 * (uint32_t)(i % 5);
         o.n_threads = 1 + (uint32_t)i % 3;
-        const size_t n = lengths[i % 7], allocs = m.memory.n_allocs;
+        const size_t n = lengths[i / TEG_KV_TYPES], allocs = m.memory.n_allocs;
         assert_int_equal(teg_run_session_bytes(&m.run, &o, n, &promised, &err), TEG_OK);
         assert_int_equal(m.memory.n_allocs, allocs);
         assert_int_equal(promised.weights_bytes, 1234);
-        const size_t per_block = m.plan->kv_block_elements * (o.kv_type == TEG_KV_F32 || !o.kv_type ? 4 : 2);
+        const size_t per_block = m.plan->kv_block_bytes[o.kv_type ? o.kv_type : TEG_KV_F32];
+        if (o.kv_type <= TEG_KV_BF16)
+            assert_int_equal(per_block, m.plan->kv_block_elements * (o.kv_type <= TEG_KV_F32 ? 4 : 2));
         assert_int_equal(promised.kv_bytes, (n + 63) / 64 * per_block);
         assert_int_equal(teg_run_session_new(&m.run, &o, &s, &err), TEG_OK);
         if (n)

@@ -188,7 +188,7 @@ static const char *run_plan(const struct teg_graph *g, const struct teg_plan *pl
                          .max_tokens = chunk,
                          .logits = poisoned((size_t)plan->head_rows * plan->vocab),
                          .scratch_stride = (plan->worker_floats + 15) / 16 * 16,
-                         .kv_dtype = TEG_DTYPE_F32,
+                         .kv_type = TEG_KV_F32,
                          .long_context = n->long_context,
                          .blocks = blocks,
                          .stop = &stop,

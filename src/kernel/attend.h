@@ -1,0 +1,66 @@
+/* kernel/attend.h: KV pages and attention by type of page: the second list of attention kernels.
+ *
+ * A record fills one KV type: how tokens are packed into a page, and attention of query rows over such pages. Pages of
+ * f32, f16 and bf16 go to the slots of kernels.h, which compute in fp32. Pages of i16, q8 and q4 hold integers with
+ * scales and are multiplied as 16-bit integers (VPDPWSSD, VPMADDWD): twice the rate of fp32 on every x86 of the last
+ * ten years, sums of products that are exact, and no overflow by construction. Not taken: fp16 FMA (the same rate where
+ * it exists, but sums of 11 bits that need spilling every few products) and bf16 dot products (the same rate on AMD, a
+ * quarter of it on Intel before AMX, and 8 bits of precision).
+ *
+ * Meaning. With x~ for x after its rounding below, one row gives
+ *     out = (Σ w~ · v~) / (Σ w),  w = e^(q~ · k~ · scale - greatest)
+ * - q row: integers of scale |q| / 32767, so |q~ - q| <= |q| · 2^-16 in each component (|·| is the Euclidean norm);
+ * - k token: i16: the same; q8, q4: blocks of 32 in 8 or 4 bits with a 16-bit offset and step (attend_layout.h);
+ * - v token: i16: integers of scale max|v| / 4095; q8, q4 as k;
+ * - w of one tile of 64 keys: multiplied by the v token's scale, then rounded to 13 bits below the tile's greatest.
+ * Worst case, i16: |error| <= Σ_tiles W · 64/16382 · V + Σ w/Σw · V/8190 + 2·r·Σ w/Σw · V, where W is the tile's
+ * greatest w over the sum of all w, V the tile's greatest |v|, and r = |scale|·|q||k|·√K·2^-15 (+ 2^-18, the error of
+ * 2^x).
+ *
+ * Rows with FMA agree bit for bit with one another, so which one runs is a question of speed only and may be answered
+ * by a measurement. A query, key or value with a component that is not finite makes NaN of every row that sees it.
+ * Invariance is as in kernels.h: a row's bits depend on the keys it sees and on nothing else. */
+#ifndef TEG_KERNEL_ATTEND_H
+#define TEG_KERNEL_ATTEND_H
+
+#include "kernel/kernels.h"
+#include "tegula.h"
+
+#define TEG_KV_TYPES 7 /* of enum teg_kv_type, AUTO included */
+
+/* Pages are as in kernels.h: page_offset_bytes leads to the head's page, its layout is the type's own. */
+struct teg_attend {
+    const char *name; /* "attend_i16_avx512vnni" */
+    void (*append)(const struct teg_kv_append_args *args);
+    void (*run)(const struct teg_attention_args *args);
+};
+
+/* What one instruction set brings: a record for each integer type. */
+struct teg_attend_row {
+    enum teg_isa isa;
+    struct teg_attend of[TEG_KV_TYPES];
+};
+
+/* How the integer row was chosen. */
+enum teg_attend_choice { TEG_ATTEND_ONLY, TEG_ATTEND_KNOWN_CPU, TEG_ATTEND_MEASURED };
+
+struct teg_attend_table {
+    struct teg_attend of[TEG_KV_TYPES]; /* every type but AUTO is filled */
+    enum teg_isa isa;                   /* of the integer types */
+    enum teg_attend_choice choice;
+    bool integer_gains; /* the integer row is faster than fp32 here: i16 is the type for fast mode */
+};
+
+/* `kernels` fills the float types; both must be of the same CPU. Takes about a millisecond for each instruction set
+ * where the CPU is not known. */
+void teg_attend_select(const struct teg_cpu *cpu, const struct teg_kernels *kernels, struct teg_attend_table *table);
+/* The row of one instruction set (tests); NULL where this CPU or build cannot run it or has none. */
+const struct teg_attend_row *teg_attend_row(const struct teg_cpu *cpu, enum teg_isa isa);
+
+/* Bytes of the page (64 tokens, K and V) of one head; a multiple of 64 for widths that are a multiple of 8. */
+size_t teg_kv_page_bytes(enum teg_kv_type type, size_t head_width);
+const char *teg_kv_type_name(enum teg_kv_type type);
+/* Scratch that any type may need, in floats. */
+size_t teg_attend_scratch_floats(size_t head_width);
+
+#endif

@@ -1,0 +1,48 @@
+/* kernel/ref/attend_base.c: attention over pages of integers, portable: the definition of its three KV types. */
+#include "kernel/ref/vec_base.h"
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+#define ATTEND_NV ATTENTION_NV
+#define ATTEND_ROW teg_attend_base
+#define ATTEND_ISA TEG_ISA_BASE
+#define ATTEND_SUFFIX "base"
+
+static inline vi v_pairs(vi s, vi a, vi b)
+{
+#if defined(__SSE2__)
+    return s + (vi)_mm_madd_epi16((__m128i)a, (__m128i)b);
+#elif defined(__aarch64__)
+    const int16x8_t x = (int16x8_t)a, y = (int16x8_t)b;
+    const int32x4_t low = vmull_s16(vget_low_s16(x), vget_low_s16(y)), high = vmull_high_s16(x, y);
+    return s + (vi)vpaddq_s32(low, high);
+#else
+    typedef uint32_t vu __attribute__((vector_size(sizeof(vi))));
+    const vi low = ((a << 16) >> 16) * ((b << 16) >> 16), high = (a >> 16) * (b >> 16);
+    return (vi)((vu)s + (vu)low + (vu)high);
+#endif
+}
+
+static inline vi v_pair_of(const void *p)
+{
+    int32_t pair;
+    memcpy(&pair, p, sizeof pair);
+    return (vi){pair, pair, pair, pair};
+}
+
+static inline void v_store16(int16_t *p, vi v)
+{
+    for (int i = 0; i < VL; i++)
+        p[i] = (int16_t)v[i];
+}
+
+/* Halves to even, for |x| < 2^22. */
+static inline vi v_round(vf x)
+{
+    const vf magic = v_set(0x1.8p23f);
+    return (vi)(x + magic) - (vi)magic;
+}
+
+#include "kernel/ref/attend_tmpl.h"
