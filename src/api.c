@@ -206,10 +206,7 @@ static enum teg_status open_graph(struct teg_model *model, const struct teg_mode
         TRY(teg_build(model->source, &model->arena, &model->graph, &model->hparams, err));
     const struct teg_plan_options options = {.fast = wants_fast(model, o->mode)};
     const struct teg_pack_hooks hooks = {
-        .release = model->program ? NULL : release_pages, /* decoded weights are no pages of a file */
-        .progress = o->progress,
-        .progress_ctx = o->progress_ctx,
-        .total_bytes = total_bytes};
+        .release = release_pages, .progress = o->progress, .progress_ctx = o->progress_ctx, .total_bytes = total_bytes};
     TRY(teg_plan_new(model->graph, &model->cpu, &options, &model->arena, &model->plan, err));
     TRY(teg_plan_pack(model->plan, &model->cpu, allocator, &hooks, err));
     model->run = (struct teg_run_model){.plan = model->plan,
@@ -230,8 +227,7 @@ static enum teg_status raise_package(struct teg_model *model, const struct teg_m
                                      const struct teg_manifest *manifest, struct teg_raised *raised,
                                      struct teg_error *err)
 {
-    const struct teg_raise_options options = {.function = manifest->functions.decode,
-                                              .blocks = may_be_fast(model, o->mode)};
+    const struct teg_raise_options options = {.function = manifest->functions.decode};
     enum teg_status status = TEG_ERR_UNSUPPORTED;
     if (!manifest->evaluate && o->mode != TEG_MODE_EMULATE_FP16)
         status = teg_raise(model->program->mil, &options, &model->arena, raised, err);
@@ -404,7 +400,7 @@ enum teg_status teg_model_weight(const struct teg_model *model, size_t index, st
         return TEG_ERR_ARGUMENT;
     const struct teg_tensor *const t = &model->source->tensors[index];
     *weight = (struct teg_weight){.name = t->name,
-                                  .dtype = teg_dtype_info(t->dtype)->name,
+                                  .dtype = t->encoding ? t->encoding : teg_dtype_info(t->dtype)->name,
                                   .rank = t->rank,
                                   .n_bytes = t->n_bytes,
                                   .file_offset = t->file_offset};

@@ -140,6 +140,7 @@ static void add_tensor(struct teg_source *source, const struct teg_value *v)
     struct teg_tensor *const t = &source->tensors[source->n_tensors++];
     *t = (struct teg_tensor){
         .name = v->name, .dtype = v->dtype, .rank = v->shape.rank, .data = v->data, .n_bytes = v->n_bytes};
+    t->encoding = v->encoding ? v->encoding->name : NULL;
     for (uint32_t d = 0; d < TEG_MAX_RANK; d++)
         t->dims[d] = 1;
     for (uint32_t d = 0; d < v->shape.rank; d++)

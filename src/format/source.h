@@ -15,6 +15,7 @@
 struct teg_tensor {
     const char *name;
     enum teg_dtype dtype;
+    const char *encoding; /* how it is stored where that is no dtype (packages), else NULL */
     uint32_t rank;
     uint64_t dims[TEG_MAX_RANK]; /* outermost first; unused ones are 1. GGUF: rank 1 to 4, all at least 1;
                                   * safetensors: rank 0 is a scalar, a dimension may be 0 */

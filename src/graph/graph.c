@@ -94,6 +94,29 @@ enum teg_status teg_graph_const(struct teg_graph *g, const char *name, enum teg_
     return add_value(g, &v, value, err);
 }
 
+enum teg_status teg_graph_encoded(struct teg_graph *g, const char *name, enum teg_dtype dtype,
+                                  const struct teg_encoding *encoding, teg_value_id *value, struct teg_error *err)
+{
+    const size_t n_rows = encoding->n_rows, columns = encoding->columns;
+    const struct teg_value v = {.kind = TEG_VALUE_CONST,
+                                .dtype = dtype,
+                                .encoding = encoding,
+                                .shape = {2, {(int64_t)n_rows, (int64_t)columns}},
+                                .name = name,
+                                .data = encoding->parts[0].codes.bytes,
+                                .n_bytes = encoding->n_bytes};
+    if (n_rows < 1 || n_rows > INT32_MAX || columns < 1 || columns > INT32_MAX)
+        FAIL(err, TEG_ERR_FORMAT,
+             "cannot use tensor: %s: expected dimensions from 1 to 2147483647, found %zu x %zu; the file is damaged",
+             name, n_rows, columns);
+    return add_value(g, &v, value, err);
+}
+
+const char *teg_value_type_name(const struct teg_value *value)
+{
+    return value->encoding ? value->encoding->name : teg_dtype_info(value->dtype)->name;
+}
+
 enum teg_status teg_graph_state(struct teg_graph *g, const char *name, uint32_t n_kv_heads, uint32_t head_width,
                                 teg_value_id *value, struct teg_error *err)
 {
@@ -133,9 +156,10 @@ static bool is_state(const struct teg_value *v, const struct teg_op *op)
 /* cos and sin of each position, of one shape and type. */
 static bool are_tables(const struct teg_op *op, const struct teg_value *cosines, const struct teg_value *sines)
 {
-    return sines && is_matrix(cosines, 0) && is_matrix(sines, 0) && cosines->dtype == sines->dtype &&
-           (cosines->dtype == TEG_DTYPE_F32 || cosines->dtype == TEG_DTYPE_F16) && op->attr.rope.magnitude == 1 &&
-           cosines->shape.dims[0] == sines->shape.dims[0] && cosines->shape.dims[1] == sines->shape.dims[1];
+    return sines && !cosines->encoding && !sines->encoding && is_matrix(cosines, 0) && is_matrix(sines, 0) &&
+           cosines->dtype == sines->dtype && (cosines->dtype == TEG_DTYPE_F32 || cosines->dtype == TEG_DTYPE_F16) &&
+           op->attr.rope.magnitude == 1 && cosines->shape.dims[0] == sines->shape.dims[0] &&
+           cosines->shape.dims[1] == sines->shape.dims[1];
 }
 
 /* The columns of the result, 0 for an op without one; false when the operands do not fit. */
@@ -186,7 +210,7 @@ static bool infer(const struct teg_op *op, const struct teg_value *const in[TEG_
 
 static void print_shape(struct teg_buf *out, const struct teg_value *v)
 {
-    teg_buf_printf(out, "%s[", teg_dtype_info(v->dtype)->name);
+    teg_buf_printf(out, "%s[", teg_value_type_name(v));
     for (uint32_t i = 0; i < v->shape.rank; i++) {
         if (v->shape.dims[i] == TEG_DIM_T)
             teg_buf_printf(out, "%sT", i ? ", " : "");

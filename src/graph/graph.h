@@ -14,7 +14,7 @@
 
 #include "base/arena.h"
 #include "base/text.h"
-#include "dtype/dtype.h"
+#include "dtype/encoding.h"
 
 typedef uint32_t teg_value_id;
 #define TEG_NO_VALUE UINT32_MAX
@@ -31,7 +31,9 @@ enum teg_value_kind { TEG_VALUE_INPUT, TEG_VALUE_CONST, TEG_VALUE_STATE, TEG_VAL
 
 struct teg_value {
     enum teg_value_kind kind;
-    enum teg_dtype dtype; /* of a constant: its encoding */
+    enum teg_dtype dtype;                /* of a constant: how its rows are stored */
+    const struct teg_encoding *encoding; /* of a constant that is no rows of a dtype, else NULL; then dtype is F16 or
+                                          * F32, what values are rounded to, and data are the first codes */
     struct teg_shape shape;
     const char *name; /* constants: the tensor's; results: a name that callers may ask for, or NULL */
     const void *data; /* constants only; may be unaligned */
@@ -116,6 +118,11 @@ enum teg_status teg_graph_new(struct teg_arena *arena, struct teg_graph **graph,
 enum teg_status teg_graph_const(struct teg_graph *graph, const char *name, enum teg_dtype dtype, uint32_t rank,
                                 const uint64_t *dims, const void *data, size_t n_bytes, teg_value_id *value,
                                 struct teg_error *err);
+/* A constant matrix in an encoding of its own, which must live as long as the graph. */
+enum teg_status teg_graph_encoded(struct teg_graph *graph, const char *name, enum teg_dtype dtype,
+                                  const struct teg_encoding *encoding, teg_value_id *value, struct teg_error *err);
+/* How a constant's elements are stored, as text. */
+const char *teg_value_type_name(const struct teg_value *value);
 /* The KV state of one layer: [n_kv_heads, head_width]. */
 enum teg_status teg_graph_state(struct teg_graph *graph, const char *name, uint32_t n_kv_heads, uint32_t head_width,
                                 teg_value_id *value, struct teg_error *err);

@@ -111,6 +111,10 @@ static bool decode_row(const struct teg_value *v, size_t row, float *out)
 {
     const size_t n = teg_value_width(v);
     size_t row_bytes;
+    if (v->encoding) {
+        teg_encoding_decode(v->encoding, row, 0, n, out);
+        return true;
+    }
     if (!teg_dtype_row_bytes(v->dtype, n, &row_bytes))
         return false;
     teg_dtype_decode(v->dtype, (const uint8_t *)v->data + row * row_bytes, out, n);

@@ -18,7 +18,7 @@
 #include <stdint.h>
 
 #include "cpu/cpu.h"
-#include "dtype/dtype.h"
+#include "dtype/encoding.h"
 
 #define TEG_TILE_TOKENS 64 /* tokens in a KV page; tiles start at absolute multiples of it */
 
@@ -31,9 +31,10 @@ struct teg_linear_args {
     const void *w; /* [N] rows of w_row_bytes */
     enum teg_dtype w_dtype;
     size_t w_row_bytes;
-    const float *bias;     /* [N] or NULL */
-    const float *residual; /* [T, y_stride] or NULL; may be y itself */
-    float *y;              /* [T, y_stride] */
+    const struct teg_encoding *w_encoding; /* not NULL: W is this, and w is not read */
+    const float *bias;                     /* [N] or NULL */
+    const float *residual;                 /* [T, y_stride] or NULL; may be y itself */
+    float *y;                              /* [T, y_stride] */
     size_t y_stride;
     size_t n_tokens, k;
     size_t n0, n1;

@@ -24,10 +24,29 @@
 #include <stdint.h>
 
 #include "cpu/cpu.h"
-#include "dtype/dtype.h"
+#include "dtype/encoding.h"
 
 #define TEG_QGEMM_GROUP 32   /* activations that share a scale */
 #define TEG_QGEMM_COLUMNS 32 /* columns of a weight panel: slices begin at multiples of it */
+
+/* How a matrix that is no blocks of a dtype is packed. */
+enum teg_qgemm_kind {
+    TEG_QGEMM_BLOCKS, /* it is: the dtype says how */
+    TEG_QGEMM_AFFINE_4,
+    TEG_QGEMM_AFFINE_8,
+    TEG_QGEMM_REQUANTIZED, /* AFFINE_8, from whatever the values were */
+    TEG_QGEMM_PALETTE_1,
+    TEG_QGEMM_PALETTE_2,
+    TEG_QGEMM_PALETTE_3,
+    TEG_QGEMM_PALETTE_4,
+    TEG_QGEMM_PALETTE_6,
+    TEG_QGEMM_KIND_COUNT
+};
+struct teg_qgemm_form {
+    enum teg_qgemm_kind kind;
+    bool wide_scales;      /* floats, not f16 */
+    uint32_t block_groups; /* groups of 32 k under one header; the last block of a row may have fewer */
+};
 
 /* Y[T, N] = X[T, K] · W[N, K]^T (+ bias) (+ residual); columns n0 … n1 - 1. */
 struct teg_qgemm_args {
@@ -36,9 +55,10 @@ struct teg_qgemm_args {
     uint32_t terms;        /* 1, or 2: a second row holds what the first left over, for outputs that need 16 bits */
     const void *w;         /* packed, all N columns; 64-byte aligned */
     enum teg_dtype w_dtype;
-    const float *bias;     /* [N] or NULL */
-    const float *residual; /* [T, y_stride] or NULL; may be y itself */
-    float *y;              /* [T, y_stride] */
+    const struct teg_qgemm_form *w_form; /* NULL: blocks of w_dtype */
+    const float *bias;                   /* [N] or NULL */
+    const float *residual;               /* [T, y_stride] or NULL; may be y itself */
+    float *y;                            /* [T, y_stride] */
     size_t y_stride;
     /* Not NULL: instead of y, act(x · gate^T) · (x · w^T) is made by this kernel (kernels.h) and written quantized, as
      * quantize() would. N is a multiple of 32, terms 1; bias and residual are not looked at. */
@@ -46,6 +66,7 @@ struct teg_qgemm_args {
                 size_t n_rows, size_t n);
     const void *gate; /* packed, as w */
     enum teg_dtype gate_dtype;
+    const struct teg_qgemm_form *gate_form; /* as w_form */
     void *y_groups; /* [T] rows of teg_qgemm_row_bytes(N) */
     size_t y_groups_stride_bytes;
     size_t n_tokens, k;
@@ -78,5 +99,15 @@ size_t teg_qgemm_packed_bytes(enum teg_dtype dtype, size_t n, size_t k);
 /* Packs columns n0 … n1 - 1 of [N, K] rows of w_row_bytes at w into dst, the place of column 0; columns past N are
  * filled with zeros. n0 is a multiple of TEG_QGEMM_COLUMNS; n1 too, or N. */
 void teg_qgemm_pack(enum teg_dtype dtype, const void *w, size_t w_row_bytes, size_t n0, size_t n1, size_t k, void *dst);
+
+/* Matrices of dtype/encoding.h (qgemm_encoding.c). The best form for one; false: none, K is not whole groups. Affine
+ * codes are kept as they are and mean what they mean there, less the rounding to fp16. Palettes keep their codes; the
+ * entries that 4 rows use within a block are put in 8 bits, with a scale and zero point found for them. All else is
+ * requantized to 8 bits, by row and block. */
+bool teg_qgemm_form_of(const struct teg_encoding *e, struct teg_qgemm_form *form);
+size_t teg_qgemm_form_bytes(const struct teg_qgemm_form *form, size_t n, size_t k);
+/* As teg_qgemm_pack, for rows n0 … n1 - 1 of the matrix. */
+void teg_qgemm_pack_form(const struct teg_qgemm_form *form, const struct teg_encoding *e, size_t n0, size_t n1,
+                         void *dst);
 
 #endif

@@ -24,7 +24,7 @@
 #define COLUMNS TEG_QGEMM_COLUMNS
 #define QUAD_BYTES 128u /* 4 k of 32 columns */
 
-enum gemm_codes { CODES_4, CODES_IQ4, CODES_FP4, CODES_5, CODES_6, CODES_8, CODES_2, CODES_3 };
+enum gemm_codes { CODES_4, CODES_IQ4, CODES_FP4, CODES_5, CODES_6, CODES_8, CODES_1, CODES_2, CODES_3 };
 
 /* Headers; numbers of items are per column.
  *   D    f16 scale                      DM   f16 scale, f16 minimum       E    e8m0 scale
@@ -45,6 +45,7 @@ enum gemm_header { HEADER_D, HEADER_DM, HEADER_E, HEADER_K, HEADER_S8, HEADER_S1
     ((c) == CODES_5   ? 640u                                                                                           \
      : (c) == CODES_6 ? 768u                                                                                           \
      : (c) == CODES_8 ? 1024u                                                                                          \
+     : (c) == CODES_1 ? 128u                                                                                           \
      : (c) == CODES_2 ? 256u                                                                                           \
      : (c) == CODES_3 ? 384u                                                                                           \
                       : 512u)
@@ -64,6 +65,25 @@ enum gemm_header { HEADER_D, HEADER_DM, HEADER_E, HEADER_K, HEADER_S8, HEADER_S1
     X(IQ4_NL, HEADER_D, CODES_IQ4, 1, 127)                                                                             \
     X(IQ4_XS, HEADER_S8, CODES_IQ4, 8, 127)                                                                            \
     X(MXFP4, HEADER_E, CODES_FP4, 1, 12)
+
+/* Matrices of dtype/encoding.h: blocks of form->block_groups groups, under
+ *     scales [32] f16 or float, zeros [32] u8, and for a palette tables [1 or 4 of 16 entries][8][16] u8:
+ * entries 16i … of the table of columns 4j … 4j + 3 at [i][j], which is the order that a lookup by 16-byte lanes wants.
+ * The block's size is the most of the columns below: a header of 288 bytes (672 for 64 entries) stays near a
+ * sixteenth. */
+/*    kind                 codes    tables, most groups in a block */
+#define GEMM_FORMS(X)                                                                                                  \
+    X(AFFINE_4, CODES_4, 0, 0)                                                                                         \
+    X(AFFINE_8, CODES_8, 0, 0)                                                                                         \
+    X(REQUANTIZED, CODES_8, 0, 4)                                                                                      \
+    X(PALETTE_1, CODES_1, 1, 24)                                                                                       \
+    X(PALETTE_2, CODES_2, 1, 18)                                                                                       \
+    X(PALETTE_3, CODES_3, 1, 12)                                                                                       \
+    X(PALETTE_4, CODES_4, 1, 10)                                                                                       \
+    X(PALETTE_6, CODES_6, 4, 24)
+
+#define FORM_SCALE_BYTES(form) ((form)->wide_scales ? 4u * COLUMNS : 2u * COLUMNS)
+#define FORM_HEADER_BYTES(form, tables) (FORM_SCALE_BYTES(form) + COLUMNS + (tables)*QUAD_BYTES)
 
 /* Signed table entries plus `zero`: what a nibble of IQ4 and of FP4 (doubled) stands for. */
 #define IQ4_TABLE                                                                                                      \
@@ -94,6 +114,9 @@ struct gemm_unit {
         float minimum[COLUMNS];
     } part[2];
 };
+
+/* qgemm_pack.c: the codes of column c in one group (q[32], in order of k) to their places in the planes at dst. */
+void teg_qgemm_place(enum gemm_codes codes, uint8_t *dst, size_t c, const uint8_t *q);
 
 #define GEMM_UNITS 16 /* groups unpacked at a time: 28 KiB, most of a first-level cache */
 #define GEMM_ROWS 258 /* rows between unpackings, a chunk in tiles of six: their sums stay in the second level */

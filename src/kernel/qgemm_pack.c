@@ -259,12 +259,15 @@ static void place_bits(uint8_t *plane, size_t c, const uint8_t *q, int shift)
     }
 }
 
-static void place_codes(enum gemm_codes codes, uint8_t *dst, size_t c, const uint8_t *q)
+void teg_qgemm_place(enum gemm_codes codes, uint8_t *dst, size_t c, const uint8_t *q)
 {
     switch (codes) {
     case CODES_8:
         for (size_t i = 0; i < 8; i++)
             memcpy(dst + i * QUAD_BYTES + 4 * c, q + 4 * i, 4);
+        return;
+    case CODES_1:
+        place_bits(dst, c, q, 0);
         return;
     case CODES_2:
         place_pairs(dst, c, q, 0);
@@ -295,8 +298,8 @@ static void pack_row(enum teg_dtype dtype, const uint8_t *row, size_t k, size_t 
         put_header[dtype](panel, c, row);
         read_codes[dtype](row, q);
         for (size_t g = 0; g < type->groups; g++)
-            place_codes(type->codes, panel + HEADER_BYTES(type->header) + g * CODE_BYTES(type->codes), c,
-                        q + g * TEG_QGEMM_GROUP);
+            teg_qgemm_place(type->codes, panel + HEADER_BYTES(type->header) + g * CODE_BYTES(type->codes), c,
+                            q + g * TEG_QGEMM_GROUP);
     }
 }
 

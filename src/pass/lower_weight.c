@@ -15,6 +15,10 @@ enum teg_status teg_lower_decode(const struct teg_value *v, uint64_t row, float 
 {
     const size_t n = teg_value_width(v);
     size_t row_bytes;
+    if (v->encoding) {
+        teg_encoding_decode(v->encoding, (size_t)row, 0, n, out);
+        return TEG_OK;
+    }
     if (!teg_dtype_row_bytes(v->dtype, n, &row_bytes))
         FAIL(err, TEG_ERR_FORMAT,
              "cannot read weight: %s: expected whole blocks in a row, found %zu columns; the file "
@@ -51,7 +55,7 @@ static enum teg_status make_half(const struct weight *w, struct teg_arena *arena
                                  struct teg_error *err)
 {
     const size_t columns = (size_t)w->columns, n = (size_t)w->rows * columns;
-    if (w->value->dtype == TEG_DTYPE_F16 && !w->n_orders) {
+    if (w->value->dtype == TEG_DTYPE_F16 && !w->value->encoding && !w->n_orders) {
         *data = (struct teg_span){(const uint8_t *)w->value->data + w->begin * columns * 2, n * 2};
         return TEG_OK;
     }

@@ -445,7 +445,7 @@ static void contract(const struct raiser *r, struct teg_buf *out)
         teg_buf_printf(out, "output     %s: logits of %s%s\n", vars[block->outputs[i]].name,
                        r->meanings[block->outputs[i]]->last ? "the last token" : "every token",
                        block->n_outputs > 1 ? ", a part of the vocabulary" : "");
-    teg_buf_printf(out, "weights    %u matrices as blocks, %u dense\n", r->n_block, r->n_f16);
+    teg_buf_printf(out, "weights    %u matrices encoded, %u dense\n", r->n_encoded, r->n_dense);
     if (r->table_rows)
         teg_buf_printf(out, "positions  tables of cos and sin, %zu rows\n", r->table_rows);
 }
@@ -507,13 +507,11 @@ static void start(struct raiser *r, const struct teg_mil_program *program, const
 }
 
 static enum teg_status try_function(const struct teg_mil_program *program, const struct teg_mil_function *function,
-                                    bool blocks, struct teg_arena *arena, struct teg_raised *raised,
-                                    struct teg_error *err)
+                                    struct teg_arena *arena, struct teg_raised *raised, struct teg_error *err)
 {
     struct raiser r;
     const char *reason = NULL;
     start(&r, program, function, arena, err);
-    r.blocks = blocks;
     enum teg_status status = raise_function(&r, &reason);
     if (status == TEG_OK && reason)
         status = teg_base_fail(err, TEG_ERR_UNSUPPORTED, 0,
@@ -537,12 +535,12 @@ enum teg_status teg_raise(const struct teg_mil_program *program, const struct te
         FAIL(err, TEG_ERR_ARGUMENT,
              "cannot run package: %s: function: expected one of the package's, found %.60s; see `tegula inspect`",
              program->path, first);
-    const enum teg_status status = try_function(program, wanted, o.blocks, arena, raised, err);
+    const enum teg_status status = try_function(program, wanted, arena, raised, err);
     if (status != TEG_ERR_UNSUPPORTED || o.function)
         return status;
     for (size_t i = 0; i < program->n_functions; i++) /* the reason of the default function stands */
         if (&program->functions[i] != wanted &&
-            try_function(program, &program->functions[i], o.blocks, arena, raised, NULL) == TEG_OK)
+            try_function(program, &program->functions[i], arena, raised, NULL) == TEG_OK)
             return TEG_OK;
     return status;
 }

@@ -25,12 +25,9 @@ struct teg_raised {
 
 struct teg_raise_options {
     const char *function; /* NULL: the default one, or else the first that has logits */
-    /* Integer weights become GGUF blocks where scale · q is kept without the rounding to fp16 that the program has.
-     * Otherwise they are decoded to fp16: larger, and exactly the program's numbers. */
-    bool blocks;
 };
 
-/* Raises a function. The graph, its decoded weights and all texts lie in `arena`; dense weights stay in the program's
+/* Raises a function. The graph, its decoded weights and all texts lie in `arena`; other weights stay in the program's
  * files, so the program must outlive the graph. options NULL: all defaults. TEG_ERR_UNSUPPORTED: not recognised; the
  * message names the op and the condition. */
 enum teg_status teg_raise(const struct teg_mil_program *program, const struct teg_raise_options *options,

@@ -217,7 +217,7 @@ struct rope { /* a table or frequencies, in the graph once for all uses */
 
 struct decoded { /* a constant that is in the graph */
     teg_mil_var_id var;
-    uint32_t form; /* 0 matrix, 1 transposed, 2 vector */
+    uint32_t form; /* 0 matrix, 1 transposed, 2 vector, 3 stack */
     teg_value_id value;
 };
 
@@ -249,9 +249,8 @@ struct raiser {
     float rope_base;   /* from the metadata; 0: none */
     int64_t table_ids; /* rows of the smallest embedding table */
     uint32_t n_heads, n_kv_heads, head_width, ffn_width;
-    uint32_t n_f16, n_block; /* weights by how they are held */
+    uint32_t n_dense, n_encoded; /* weights by how they are held */
     uint64_t n_parameters, weights_bytes;
-    bool blocks;           /* integer weights as GGUF blocks */
     const char *bad_write; /* an update that is not understood */
     struct teg_buf *why;   /* reasons, or NULL */
 };

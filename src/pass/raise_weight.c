@@ -1,18 +1,17 @@
 /* pass/raise_weight.c: a package's weights as constants of the graph.
  *
- * What is dense in fp16 or fp32 stays where it is, in the mapped file. Everything else is decoded once, to what the
- * program says it is: mostly fp16. Where the caller wants blocks, integer weights whose scales fit those of Q8_0, Q4_0
- * or Q4_1 (32 values, an fp16 scale, for Q4_1 an fp16 minimum) become those instead: the same size as in the package.
- * A block keeps the product scale · q, which the program rounds to fp16; that is the only difference. */
+ * A weight stays where it is, in the mapped file, and as it is: dense fp16 and fp32, and every matrix that
+ * dtype/encoding.h can describe (scales and offsets by row and block of columns, palettes by groups of rows). The few
+ * others (transposed, sparse, scaled palettes, palettes of vectors) are decoded once, to what the program says they
+ * are: mostly fp16. What is described is not trusted: every count is checked against the bytes that are there. */
 #include "pass/raise_int.h"
 
-enum { BLOCK = 32 };
-
-/* An encoded matrix [N, K]; data NULL: not possible this way. */
+/* A matrix [N, K]: rows of dtype at data, or an encoding; both NULL: not possible this way. */
 struct encoded {
     enum teg_dtype dtype;
     const void *data;
     size_t n_bytes;
+    const struct teg_encoding *encoding;
 };
 
 static void *take(struct raiser *r, size_t n_bytes)
@@ -23,163 +22,231 @@ static void *take(struct raiser *r, size_t n_bytes)
     return p;
 }
 
-/* ---- blocks ---- */
-
-struct quantized {
-    const struct teg_mil_const *data, *scale, *offset;
-    size_t rows, columns;
-    size_t row_blocks, column_blocks; /* of the scale */
-};
+/* ---- encodings ---- */
 
 static const struct teg_mil_const *part(const struct raiser *r, const struct teg_mil_op *op, const char *name)
 {
     const struct teg_mil_var *const v = teg_mil_arg_var(r->program, op, name);
-    return v && v->constant && v->type.kind == TEG_MIL_TENSOR ? v->constant : NULL;
+    return v && v->constant && v->type.kind == TEG_MIL_TENSOR && v->constant->bytes ? v->constant : NULL;
 }
 
-/* Rows and columns of a tensor whose dimensions after the second are ones. */
-static bool matrix_dims(const struct teg_mil_type *type, size_t *rows, size_t *columns)
+/* Sizes of a tensor's two dimensions that are not ones, and of a smaller tensor's along them. */
+static bool two_dims(const struct teg_mil_type *large, const struct teg_mil_type *small, size_t dims[2],
+                     size_t small_dims[2])
 {
-    if (type->kind != TEG_MIL_TENSOR || type->rank < 2)
+    uint32_t n = 0;
+    if (large->kind != TEG_MIL_TENSOR || large->rank < 2 || small->rank < large->rank)
         return false;
-    for (int32_t d = 2; d < type->rank; d++)
-        if (type->dims[d] != 1)
+    for (int32_t d = 0; d < large->rank; d++) {
+        if (small->dims[d] < 1 || large->dims[d] < 1 || large->dims[d] % small->dims[d])
             return false;
-    *rows = (size_t)type->dims[0];
-    *columns = (size_t)type->dims[1];
-    return *rows && *columns;
+        if (large->rank > 2 && large->dims[d] == 1)
+            continue;
+        if (n == 2)
+            return false;
+        dims[n] = (size_t)large->dims[d];
+        small_dims[n++] = (size_t)small->dims[d];
+    }
+    return n == 2;
 }
 
-static bool read_quantized(const struct raiser *r, teg_mil_var_id var, struct quantized *q)
-{
-    const struct teg_mil_var *const v = &r->program->vars[var];
-    if (v->constant || v->op >= r->function->block.n_ops)
-        return false;
-    const struct teg_mil_op *const op = &r->function->block.ops[v->op];
-    size_t offset_rows, offset_columns;
-    if (strcmp(op->type, "constexpr_blockwise_shift_scale") != 0)
-        return false;
-    q->data = part(r, op, "data");
-    q->scale = part(r, op, "scale");
-    q->offset = part(r, op, "offset");
-    if (!q->data || !q->scale || q->scale->type.dtype != TEG_MIL_FP16 || (teg_mil_find_arg(op, "offset") && !q->offset))
-        return false;
-    if (!matrix_dims(&q->data->type, &q->rows, &q->columns) ||
-        !matrix_dims(&q->scale->type, &q->row_blocks, &q->column_blocks) || q->rows % q->row_blocks ||
-        q->columns % q->column_blocks || q->columns % BLOCK || q->columns / q->column_blocks % BLOCK)
-        return false;
-    return !q->offset || (matrix_dims(&q->offset->type, &offset_rows, &offset_columns) &&
-                          offset_rows == q->row_blocks && offset_columns == q->column_blocks);
-}
-
-static int integer(const struct teg_mil_const *c, size_t i)
+/* n elements are there. */
+static bool holds(const struct teg_mil_const *c, size_t n)
 {
     const uint32_t bits = teg_mil_dtype_info(c->type.dtype)->bits;
-    const bool is_signed = teg_mil_dtype_info(c->type.dtype)->class_ == TEG_MIL_CLASS_INT;
-    const size_t at = i * bits;
-    const int raw = bits == 8 ? c->bytes[i] : c->bytes[at / 8] >> (at % 8) & ((1 << bits) - 1);
-    return is_signed && raw >> (bits - 1) ? raw - (1 << bits) : raw;
+    return n / 8 < c->n_bytes && n / 8 * bits + (n % 8 * bits + 7) / 8 <= c->n_bytes;
 }
 
-static uint16_t half_at(const struct teg_mil_const *c, size_t i)
+static bool as_ints(const struct teg_mil_const *c, size_t n, struct teg_packed_ints *ints)
 {
-    uint16_t h;
-    memcpy(&h, c->bytes + 2 * i, sizeof h);
-    return h;
+    const struct teg_mil_dtype_info *const info = teg_mil_dtype_info(c->type.dtype);
+    *ints = (struct teg_packed_ints){c->bytes, info->bits, info->class_ == TEG_MIL_CLASS_INT};
+    return (info->class_ == TEG_MIL_CLASS_INT || info->class_ == TEG_MIL_CLASS_UINT) && info->bits <= 8 && holds(c, n);
 }
 
-/* 32 values from `q - zero` at element i on; false: one does not fit. */
-static bool put_q8(uint8_t *out, const struct quantized *q, size_t i, uint16_t scale, int zero)
+static bool as_floats(const struct teg_mil_const *c, size_t n, const uint8_t **bytes, enum teg_dtype *dtype)
 {
-    memcpy(out, &scale, 2);
-    for (size_t k = 0; k < BLOCK; k++) {
-        const int x = integer(q->data, i + k) - zero;
-        if (x < -128 || x > 127)
-            return false;
-        out[2 + k] = (uint8_t)(int8_t)x;
-    }
-    return true;
+    *bytes = c->bytes;
+    *dtype = c->type.dtype == TEG_MIL_FP16 ? TEG_DTYPE_F16 : TEG_DTYPE_F32;
+    return (c->type.dtype == TEG_MIL_FP16 || c->type.dtype == TEG_MIL_FP32) && holds(c, n);
 }
 
-/* Low nibbles hold the first 16 values. Q4_0: scale · (n - 8). */
-static bool put_q4_0(uint8_t *out, const struct quantized *q, size_t i, uint16_t scale, int zero)
+static bool set_offsets(const struct teg_mil_const *c, size_t n, struct teg_encoding_part *e)
 {
-    memcpy(out, &scale, 2);
-    for (size_t k = 0; k < BLOCK / 2; k++) {
-        const int low = integer(q->data, i + k) - zero + 8, high = integer(q->data, i + k + BLOCK / 2) - zero + 8;
-        if (low < 0 || low > 15 || high < 0 || high > 15)
-            return false;
-        out[2 + k] = (uint8_t)(low | high << 4);
-    }
-    return true;
+    return as_ints(c, n, &e->offsets) ||
+           (e->offsets.bytes = NULL, as_floats(c, n, &e->float_offsets, &e->float_offset_dtype));
 }
 
-/* Q4_1: scale · n + minimum, with minimum = -scale · zero, which must be an fp16 value. */
-static bool put_q4_1(uint8_t *out, const struct quantized *q, size_t i, uint16_t scale, int zero)
+static bool read_shift_scale(struct raiser *r, const struct teg_mil_op *op, struct teg_encoding_part *e,
+                             size_t *columns)
 {
-    const float minimum = teg_f16_to_f32(scale) * (float)-zero;
-    const uint16_t half = teg_f32_to_f16(minimum);
-    if (teg_f16_to_f32(half) != minimum)
+    const struct teg_mil_const *const data = part(r, op, "data"), *const scale = part(r, op, "scale"),
+                                      *const offset = part(r, op, "offset");
+    size_t dims[2], groups[2], offsets[2], n_groups;
+    if (!data || !scale || (teg_mil_find_arg(op, "offset") && !offset) || data->type.rank != scale->type.rank ||
+        !two_dims(&data->type, &scale->type, dims, groups) || !teg_mul(groups[0], groups[1], &n_groups))
         return false;
-    memcpy(out, &scale, 2);
-    memcpy(out + 2, &half, 2);
-    for (size_t k = 0; k < BLOCK / 2; k++) {
-        const int low = integer(q->data, i + k), high = integer(q->data, i + k + BLOCK / 2);
-        if (low < 0 || low > 15 || high < 0 || high > 15)
-            return false;
-        out[4 + k] = (uint8_t)(low | high << 4);
-    }
-    return true;
+    if (offset && (offset->type.rank != data->type.rank || !two_dims(&data->type, &offset->type, dims, offsets) ||
+                   offsets[0] != groups[0] || offsets[1] != groups[1] || !set_offsets(offset, n_groups, e)))
+        return false;
+    e->n_rows = dims[0];
+    e->rows_each = dims[0] / groups[0];
+    e->columns_each = dims[1] / groups[1];
+    e->is_mapped = data->file != NULL;
+    *columns = dims[1];
+    return as_floats(scale, n_groups, &e->scales, &e->scale_dtype) && as_ints(data, dims[0] * dims[1], &e->codes);
+}
+
+/* iOS16: a scale and a zero point for the tensor, or for each row. Where one is for all and the other is not, it is
+ * written out. */
+static const uint8_t *spread(struct raiser *r, const struct teg_mil_const *c, size_t n)
+{
+    const size_t item = teg_mil_dtype_info(c->type.dtype)->bits / 8;
+    uint8_t *const out = item && holds(c, 1) ? take(r, n * item) : NULL;
+    for (size_t i = 0; out && i < n; i++)
+        memcpy(out + i * item, c->bytes, item);
+    return out;
+}
+
+static size_t count(const struct teg_mil_type *type)
+{
+    size_t n = 1;
+    for (int32_t d = 0; d < type->rank; d++)
+        n *= (size_t)type->dims[d]; /* a constant's size was checked when it was read */
+    return n;
+}
+
+static bool read_affine(struct raiser *r, const struct teg_mil_op *op, struct teg_encoding_part *e, size_t *columns)
+{
+    const struct teg_mil_const *const data = part(r, op, "quantized_data"), *const scale = part(r, op, "scale"),
+                                      *const zero = part(r, op, "zero_point"), *const axis = part(r, op, "axis");
+    size_t dims[2], same[2];
+    if (!data || !scale || !zero || !axis || axis->type.dtype != TEG_MIL_INT32 || !holds(axis, 1) ||
+        !two_dims(&data->type, &data->type, dims, same))
+        return false;
+    int32_t a, first = 0;
+    memcpy(&a, axis->bytes, sizeof a);
+    while (data->type.rank > 2 && data->type.dims[first] == 1)
+        first++;
+    const size_t n_scales = count(&scale->type), n_zeros = count(&zero->type);
+    const size_t n = n_scales > n_zeros ? n_scales : n_zeros;
+    if ((n != 1 && (n != dims[0] || (a < 0 ? a + data->type.rank : a) != first)) || (n_scales != n && n_scales != 1) ||
+        (n_zeros != n && n_zeros != 1) || !as_floats(scale, n_scales, &e->scales, &e->scale_dtype) ||
+        !set_offsets(zero, n_zeros, e))
+        return false;
+    if (n_scales != n)
+        e->scales = spread(r, scale, n);
+    if (n_zeros != n && e->float_offsets)
+        e->float_offsets = spread(r, zero, n);
+    else if (n_zeros != n)
+        e->offsets.bytes = spread(r, zero, n);
+    e->n_rows = dims[0];
+    e->rows_each = dims[0] / n;
+    e->columns_each = *columns = dims[1];
+    e->is_mapped = data->file != NULL;
+    return e->scales && (e->offsets.bytes || e->float_offsets) && as_ints(data, dims[0] * dims[1], &e->codes);
+}
+
+/* The tables as floats; small beside their codes, or there is no encoding. */
+static const float *read_tables(struct raiser *r, teg_mil_var_id var, size_t n, size_t n_code_bytes)
+{
+    size_t n_read;
+    const char *why;
+    const struct teg_mil_dtype_info *const info = teg_mil_dtype_info(r->program->vars[var].type.dtype);
+    if (info->class_ != TEG_MIL_CLASS_FLOAT || n / 2 > n_code_bytes / sizeof(float) + 64 ||
+        (!r->program->vars[var].constant && r->program->vars[var].op >= r->function->block.n_ops))
+        return NULL;
+    const struct teg_arena saved = r->scratch;
+    teg_arena_init(&r->scratch, saved.allocator);
+    const float *const floats = teg_raise_floats(r, var, &n_read, &why);
+    float *const out = floats && n_read == n ? take(r, n * sizeof *out) : NULL;
+    if (out)
+        memcpy(out, floats, n * sizeof *out);
+    teg_arena_free(&r->scratch);
+    r->scratch = saved;
+    return out;
+}
+
+static bool read_palette(struct raiser *r, const struct teg_mil_op *op, struct teg_encoding_part *e, size_t *columns)
+{
+    const struct teg_mil_const *const indices = part(r, op, "indices");
+    const struct teg_mil_arg *const lut = teg_mil_find_arg(op, "lut");
+    if (!indices || !lut || lut->n_vars != 1 || op->n_outputs != 1)
+        return false;
+    const struct teg_mil_type *const type = &r->program->vars[lut->vars[0]].type;
+    const struct teg_mil_type *const out = &r->program->vars[op->outputs[0]].type;
+    const bool streamed = type->kind == TEG_MIL_TENSOR && type->rank == 1; /* iOS16: indices packed in bytes */
+    size_t dims[2], groups[2] = {1, 1}, n_entries = 0, n_indices;
+    if (type->kind != TEG_MIL_TENSOR || type->rank < 1 || teg_mil_dtype_info(indices->type.dtype)->bits > 8)
+        return false;
+    if (streamed ? !two_dims(out, out, dims, groups)
+                 : type->rank != indices->type.rank + 2 || type->dims[type->rank - 1] != 1 ||
+                       !two_dims(&indices->type, type, dims, groups))
+        return false;
+    if (streamed)
+        groups[0] = groups[1] = 1;
+    n_entries = (size_t)type->dims[streamed ? 0 : type->rank - 2];
+    e->codes = (struct teg_packed_ints){.bytes = indices->bytes, .bits = 1};
+    while (e->codes.bits < 8 && (size_t)1 << e->codes.bits < n_entries)
+        e->codes.bits++;
+    if ((size_t)1 << e->codes.bits != n_entries || groups[1] != 1 || e->codes.bits == 5 || e->codes.bits == 7 ||
+        (!streamed && teg_mil_dtype_info(indices->type.dtype)->bits != e->codes.bits) ||
+        !teg_mul(dims[0], dims[1], &n_indices) ||
+        indices->n_bytes < n_indices / 8 * e->codes.bits + (n_indices % 8 * e->codes.bits + 7) / 8)
+        return false;
+    e->n_rows = dims[0];
+    e->rows_each = dims[0] / groups[0];
+    e->is_mapped = indices->file != NULL;
+    *columns = dims[1];
+    e->tables = read_tables(r, lut->vars[0], groups[0] << e->codes.bits, indices->n_bytes);
+    return e->tables != NULL;
 }
 
 static const struct {
-    enum teg_dtype dtype;
-    uint32_t most_bits;
-    bool (*put)(uint8_t *out, const struct quantized *q, size_t i, uint16_t scale, int zero);
-} block_forms[] = {
-    {TEG_DTYPE_Q4_0, 4, put_q4_0},
-    {TEG_DTYPE_Q4_1, 4, put_q4_1},
-    {TEG_DTYPE_Q8_0, 8, put_q8},
+    const char *type;
+    bool (*read)(struct raiser *r, const struct teg_mil_op *op, struct teg_encoding_part *e, size_t *columns);
+} encodings[] = {
+    {"constexpr_blockwise_shift_scale", read_shift_scale},
+    {"constexpr_affine_dequantize", read_affine},
+    {"constexpr_lut_to_dense", read_palette},
 };
 
-static bool fill_blocks(const struct quantized *q, size_t form, uint8_t *out)
+/* One weight as rows of an encoding; false: it is none. */
+static bool read_encoding(struct raiser *r, teg_mil_var_id var, struct teg_encoding_part *e, size_t *columns)
 {
-    const size_t block_bytes = teg_dtype_info(block_forms[form].dtype)->block_bytes;
-    const size_t rows_each = q->rows / q->row_blocks, columns_each = q->columns / q->column_blocks;
-    for (size_t row = 0; row < q->rows; row++)
-        for (size_t c = 0; c < q->columns; c += BLOCK) {
-            const size_t s = row / rows_each * q->column_blocks + c / columns_each;
-            const int zero = q->offset ? integer(q->offset, s) : 0;
-            if (!block_forms[form].put(out, q, row * q->columns + c, half_at(q->scale, s), zero))
-                return false;
-            out += block_bytes;
-        }
-    return true;
+    const struct teg_mil_var *const v = &r->program->vars[var];
+    *e = (struct teg_encoding_part){0};
+    if (v->constant || v->op >= r->function->block.n_ops)
+        return false;
+    const struct teg_mil_op *const op = &r->function->block.ops[v->op];
+    for (size_t i = 0; i < sizeof encodings / sizeof *encodings; i++)
+        if (strcmp(op->type, encodings[i].type) == 0)
+            return encodings[i].read(r, op, e, columns);
+    return false;
 }
 
-static struct encoded as_blocks(struct raiser *r, teg_mil_var_id var)
+/* Several weights on top of each other. */
+static struct encoded as_encoding(struct raiser *r, const teg_mil_var_id *vars, uint32_t n)
 {
-    struct quantized q;
     struct encoded e = {0};
-    if (!read_quantized(r, var, &q))
+    struct teg_encoding *const encoding = take(r, sizeof *encoding);
+    struct teg_encoding_part *const parts = take(r, n * sizeof *parts);
+    if (!encoding || !parts)
         return e;
-    const uint32_t bits = teg_mil_dtype_info(q.data->type.dtype)->bits;
-    const enum teg_mil_class class_ = teg_mil_dtype_info(q.data->type.dtype)->class_;
-    if ((bits != 2 && bits != 4 && bits != 8) || (class_ != TEG_MIL_CLASS_INT && class_ != TEG_MIL_CLASS_UINT) ||
-        (q.offset && teg_mil_dtype_info(q.offset->type.dtype)->class_ == TEG_MIL_CLASS_FLOAT))
-        return e;
-    for (size_t form = 0; form < sizeof block_forms / sizeof *block_forms; form++) {
-        size_t row_bytes, n_bytes;
-        if (bits > block_forms[form].most_bits ||
-            !teg_dtype_row_bytes(block_forms[form].dtype, q.columns, &row_bytes) ||
-            !teg_mul(row_bytes, q.rows, &n_bytes))
-            continue;
-        uint8_t *const out = take(r, n_bytes);
-        if (!out)
+    *encoding = (struct teg_encoding){.parts = parts, .n_parts = n};
+    for (uint32_t i = 0; i < n; i++) {
+        size_t columns;
+        if (!read_encoding(r, vars[i], &parts[i], &columns) || (i && columns != encoding->columns))
             return e;
-        if (fill_blocks(&q, form, out))
-            return (struct encoded){block_forms[form].dtype, out, n_bytes};
+        encoding->columns = columns;
+        if (!teg_add(encoding->n_rows, parts[i].n_rows, &encoding->n_rows))
+            return e;
     }
+    teg_encoding_seal(encoding);
+    e.dtype = r->program->vars[vars[0]].type.dtype == TEG_MIL_FP16 ? TEG_DTYPE_F16 : TEG_DTYPE_F32;
+    e.data = parts[0].codes.bytes;
+    e.n_bytes = encoding->n_bytes;
+    e.encoding = encoding;
     return e;
 }
 
@@ -206,7 +273,7 @@ static struct encoded as_dense(struct raiser *r, teg_mil_var_id var, size_t rows
 {
     const struct teg_mil_const *const c = r->program->vars[var].constant;
     const enum teg_mil_dtype dtype = r->program->vars[var].type.dtype;
-    struct encoded e = {dtype == TEG_MIL_FP16 ? TEG_DTYPE_F16 : TEG_DTYPE_F32, NULL, 0};
+    struct encoded e = {dtype == TEG_MIL_FP16 ? TEG_DTYPE_F16 : TEG_DTYPE_F32, NULL, 0, NULL};
     if (c && !transposed && (dtype == TEG_MIL_FP16 || dtype == TEG_MIL_FP32)) {
         e.data = c->bytes;
         e.n_bytes = c->n_bytes;
@@ -221,7 +288,8 @@ static struct encoded as_dense(struct raiser *r, teg_mil_var_id var, size_t rows
     return e;
 }
 
-static struct encoded encode(struct raiser *r, teg_mil_var_id var, bool transposed, uint64_t dims[2], const char **why)
+static struct encoded encode(struct raiser *r, teg_mil_var_id var, bool transposed, bool may_stay, uint64_t dims[2],
+                             const char **why)
 {
     uint32_t rank;
     struct encoded e = {0};
@@ -233,8 +301,10 @@ static struct encoded encode(struct raiser *r, teg_mil_var_id var, bool transpos
         const uint64_t n = dims[1];
         dims[1] = dims[0];
         dims[0] = n;
-    } else if (r->blocks) {
-        e = as_blocks(r, var);
+    } else if (may_stay) {
+        e = as_encoding(r, &var, 1);
+        if (e.encoding && (e.encoding->n_rows != dims[0] || e.encoding->columns != dims[1]))
+            e = (struct encoded){0}; /* the op's declared type is another: refused below */
     }
     if (!e.data && r->status == TEG_OK)
         e = as_dense(r, var, (size_t)dims[0], (size_t)dims[1], transposed, why);
@@ -257,15 +327,18 @@ static teg_value_id add(struct raiser *r, teg_mil_var_id var, uint32_t form, con
     teg_value_id v = TEG_NO_VALUE;
     if (r->status != TEG_OK || !teg_raise_grow(r, &r->decoded, r->n_decoded, &r->decoded_capacity, sizeof *r->decoded))
         return v;
-    teg_raise_keep(r, teg_graph_const(r->graph, r->program->vars[var].name, e->dtype, rank, dims, e->data, e->n_bytes,
-                                      &v, r->err));
+    const char *const name = r->program->vars[var].name;
+    if (e->encoding)
+        teg_raise_keep(r, teg_graph_encoded(r->graph, name, e->dtype, e->encoding, &v, r->err));
+    else
+        teg_raise_keep(r, teg_graph_const(r->graph, name, e->dtype, rank, dims, e->data, e->n_bytes, &v, r->err));
     if (r->status != TEG_OK)
         return TEG_NO_VALUE;
     r->decoded[r->n_decoded++] = (struct decoded){var, form, v};
     r->n_parameters += dims[0] * (rank == 2 ? dims[1] : 1);
     r->weights_bytes += e->n_bytes;
     if (rank == 2)
-        *(teg_dtype_info(e->dtype)->block_elements > 1 ? &r->n_block : &r->n_f16) += 1;
+        *(e->encoding ? &r->n_encoded : &r->n_dense) += 1;
     return v;
 }
 
@@ -275,7 +348,7 @@ teg_value_id teg_raise_matrix(struct raiser *r, teg_mil_var_id var, bool transpo
     const teg_value_id known = find(r, var, transposed);
     if (known != TEG_NO_VALUE)
         return known;
-    const struct encoded e = encode(r, var, transposed, dims, why);
+    const struct encoded e = encode(r, var, transposed, true, dims, why);
     return e.data ? add(r, var, transposed, &e, 2, dims) : TEG_NO_VALUE;
 }
 
@@ -294,17 +367,24 @@ teg_value_id teg_raise_vector(struct raiser *r, teg_mil_var_id var, const char *
         return TEG_NO_VALUE;
     memcpy(copy, x, n * sizeof *x);
     const uint64_t dims[1] = {n};
-    return add(r, var, VECTOR, &(struct encoded){TEG_DTYPE_F32, copy, n * sizeof *x}, 1, dims);
+    return add(r, var, VECTOR, &(struct encoded){TEG_DTYPE_F32, copy, n * sizeof *x, NULL}, 1, dims);
 }
 
 teg_value_id teg_raise_stack(struct raiser *r, const teg_mil_var_id *vars, uint32_t n, bool transposed,
                              const char **why)
 {
-    struct encoded *const parts = teg_raise_alloc(r, n, sizeof *parts);
+    enum { STACK = 3 };
     uint64_t dims[2], all[2] = {0, 0};
+    const struct encoded whole = transposed ? (struct encoded){0} : as_encoding(r, vars, n);
+    if (whole.encoding) {
+        all[0] = whole.encoding->n_rows;
+        all[1] = whole.encoding->columns;
+        return add(r, vars[0], STACK, &whole, 2, all);
+    }
+    struct encoded *const parts = teg_raise_alloc(r, n, sizeof *parts);
     size_t n_bytes = 0;
     for (uint32_t i = 0; parts && i < n; i++) {
-        parts[i] = encode(r, vars[i], transposed, dims, why);
+        parts[i] = encode(r, vars[i], transposed, false, dims, why);
         if (!parts[i].data)
             return TEG_NO_VALUE;
         if (i && (parts[i].dtype != parts[0].dtype || dims[1] != all[1])) {
@@ -323,5 +403,5 @@ teg_value_id teg_raise_stack(struct raiser *r, const teg_mil_var_id *vars, uint3
         memcpy(at, parts[i].data, parts[i].n_bytes);
         at += parts[i].n_bytes;
     }
-    return add(r, vars[0], 3, &(struct encoded){parts[0].dtype, out, n_bytes}, 2, all);
+    return add(r, vars[0], STACK, &(struct encoded){parts[0].dtype, out, n_bytes, NULL}, 2, all);
 }

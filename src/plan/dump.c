@@ -34,7 +34,8 @@ static void dump_step(const struct teg_graph *g, const struct teg_step *s, struc
     dump_operand(&s->a, "", out);
     dump_operand(&s->b, "", out);
     if (s->weight)
-        teg_buf_printf(out, " %s %s", weight_name(g, s), teg_dtype_info(s->weight_dtype)->name);
+        teg_buf_printf(out, " %s %s", weight_name(g, s),
+                       s->encoding ? s->encoding->name : teg_dtype_info(s->weight_dtype)->name);
     if (s->kind == TEG_STEP_LINEAR)
         teg_buf_printf(out, " by %s", s->gemm ? s->gemm->name : "linear_f32");
     if (s->terms > 1)

@@ -24,9 +24,13 @@ static void pack_slice(void *ctx, size_t slice, size_t worker)
 {
     (void)worker;
     const struct pack_job *const job = ctx;
+    const struct teg_step *const s = job->step;
     const size_t columns = PANELS_PER_SLICE * TEG_QGEMM_COLUMNS, n0 = job->begin + slice * columns;
-    teg_qgemm_pack(job->step->weight_dtype, job->step->weight, job->step->weight_row_bytes, n0,
-                   teg_min(n0 + columns, job->end), job->step->k, job->dst);
+    const size_t n1 = teg_min(n0 + columns, job->end);
+    if (s->encoding)
+        teg_qgemm_pack_form(&s->form, s->encoding, n0, n1, job->dst);
+    else
+        teg_qgemm_pack(s->weight_dtype, s->weight, s->weight_row_bytes, n0, n1, s->k, job->dst);
 }
 
 static bool needs_packing(const struct teg_step *s)
@@ -39,7 +43,8 @@ static uint32_t first_user(const struct teg_plan *plan, uint32_t i)
 {
     const struct teg_step *const s = &plan->steps[i];
     for (uint32_t j = 0; j < i; j++)
-        if (needs_packing(&plan->steps[j]) && plan->steps[j].weight == s->weight)
+        if (needs_packing(&plan->steps[j]) && plan->steps[j].weight == s->weight &&
+            plan->steps[j].encoding == s->encoding)
             return j;
     return i;
 }
@@ -55,7 +60,41 @@ static bool read_elsewhere(const struct teg_plan *plan, const void *weight)
 
 static size_t source_bytes(const struct teg_step *s)
 {
-    return s->weight_row_bytes * s->out.width;
+    return s->encoding ? s->encoding->n_bytes : s->weight_row_bytes * s->out.width;
+}
+
+/* Of n columns (rows of the source): for progress and pieces. */
+static size_t columns_bytes(const struct teg_step *s, size_t n)
+{
+    return s->encoding ? (size_t)((double)s->encoding->n_bytes * (double)n / (double)s->out.width)
+                       : n * s->weight_row_bytes;
+}
+
+/* Gives back the codes of rows begin … end - 1. Scales are small, and stay until the last of them. */
+static void release_encoded(const struct teg_encoding *e, size_t begin, size_t end, const struct teg_pack_hooks *hooks)
+{
+    size_t first = 0;
+    for (size_t i = 0; i < e->n_parts; i++) {
+        const struct teg_encoding_part *const part = &e->parts[i];
+        const size_t from = teg_max(begin, first), to = teg_min(end, first + part->n_rows);
+        const uint8_t *bytes;
+        if (from < to && part->is_mapped) {
+            const size_t n_bytes = teg_encoding_code_bytes(part, e->columns, from - first, to - from, &bytes);
+            hooks->release(hooks->release_ctx, bytes, n_bytes);
+        }
+        first += part->n_rows;
+    }
+}
+
+static void release(const struct teg_step *s, size_t begin, size_t end, const struct teg_pack_hooks *hooks)
+{
+    if (!hooks->release)
+        return;
+    if (s->encoding)
+        release_encoded(s->encoding, begin, end, hooks);
+    else
+        hooks->release(hooks->release_ctx, (const char *)s->weight + begin * s->weight_row_bytes,
+                       (end - begin) * s->weight_row_bytes);
 }
 
 struct pack_sizes {
@@ -74,7 +113,8 @@ static enum teg_status measure(const struct teg_plan *plan, struct pack_sizes *s
         sizes->offsets[i] = first < i ? sizes->offsets[first] : sizes->packed;
         if (first < i)
             continue;
-        size_t bytes = teg_qgemm_packed_bytes(s->weight_dtype, s->out.width, s->k);
+        size_t bytes = s->encoding ? teg_qgemm_form_bytes(&s->form, s->out.width, s->k)
+                                   : teg_qgemm_packed_bytes(s->weight_dtype, s->out.width, s->k);
         if (!teg_round_up(bytes, TEG_ALIGN, &bytes) || !teg_add(sizes->packed, bytes, &sizes->packed))
             return teg_base_fail_memory(err, "packed weights", SIZE_MAX);
         sizes->replaced += read_elsewhere(plan, s->weight) ? 0 : source_bytes(s);
@@ -87,14 +127,12 @@ static enum teg_status pack_weight(const struct teg_step *s, void *dst, struct t
                                    const struct teg_pack_hooks *hooks, size_t *done, struct teg_error *err)
 {
     const size_t columns = PANELS_PER_SLICE * TEG_QGEMM_COLUMNS, n = s->out.width;
-    const size_t step = teg_max(1, PIECE_BYTES / (columns * s->weight_row_bytes)) * columns;
+    const size_t step = teg_max(1, PIECE_BYTES / teg_max(columns_bytes(s, columns), 1)) * columns;
     for (size_t begin = 0; begin < n; begin += step) {
         struct pack_job job = {s, dst, begin, teg_min(begin + step, n)};
-        const size_t bytes = (job.end - begin) * s->weight_row_bytes;
         teg_pool_run(pool, pack_slice, &job, (job.end - begin + columns - 1) / columns);
-        if (hooks->release)
-            hooks->release(hooks->release_ctx, (const char *)s->weight + begin * s->weight_row_bytes, bytes);
-        *done += bytes;
+        release(s, begin, job.end, hooks);
+        *done += columns_bytes(s, job.end - begin);
         if (hooks->progress && !hooks->progress(hooks->progress_ctx, *done, hooks->total_bytes))
             FAIL(
                 err, TEG_ERR_INTERRUPTED,

@@ -72,6 +72,7 @@ static void set_weight(const struct planner *p, struct teg_step *s, teg_value_id
     const struct teg_value *const w = value_of(p, id);
     s->weight = w->data;
     s->weight_dtype = w->dtype;
+    s->encoding = w->encoding;
     (void)teg_dtype_row_bytes(w->dtype, teg_value_width(w), &s->weight_row_bytes); /* checked when it was made */
 }
 
@@ -215,6 +216,12 @@ static void quantized_input(struct planner *p, struct teg_step *linear, teg_valu
     s->terms = terms;
 }
 
+/* The integer kernels take this weight; how, goes to *form where it has an encoding of its own. */
+static bool is_accepted(const struct teg_value *w, struct teg_qgemm_form *form)
+{
+    return w->encoding ? teg_qgemm_form_of(w->encoding, form) : teg_qgemm_accepts(w->dtype, teg_value_width(w));
+}
+
 static struct teg_step *product_step(struct planner *p, uint32_t i)
 {
     const struct teg_op *const op = &p->graph->ops[i];
@@ -222,7 +229,7 @@ static struct teg_step *product_step(struct planner *p, uint32_t i)
     s->k = teg_value_width(value_of(p, op->inputs[0]));
     s->a = operand(p, op->inputs[0]);
     set_weight(p, s, op->inputs[1]);
-    if (!p->plan->gemm || !teg_qgemm_accepts(s->weight_dtype, s->k))
+    if (!p->plan->gemm || !is_accepted(value_of(p, op->inputs[1]), &s->form))
         return s;
     s->gemm = p->plan->gemm;
     quantized_input(p, s, op->inputs[0], op->kind == TEG_OP_LM_HEAD ? 2 : 1);
@@ -231,11 +238,10 @@ static struct teg_step *product_step(struct planner *p, uint32_t i)
 
 bool teg_plan_gains(const struct teg_graph *g)
 {
-    for (uint32_t i = 0; i < g->n_ops; i++) {
-        const struct teg_value *const w = &g->values[g->ops[i].inputs[1]];
-        if (is_product(&g->ops[i]) && teg_qgemm_accepts(w->dtype, teg_value_width(w)))
+    struct teg_qgemm_form form;
+    for (uint32_t i = 0; i < g->n_ops; i++)
+        if (is_product(&g->ops[i]) && is_accepted(&g->values[g->ops[i].inputs[1]], &form))
             return true;
-    }
     return false;
 }
 
@@ -355,8 +361,8 @@ static bool quantized_for_all(const struct planner *p, uint32_t glu)
         for (uint32_t k = 0; k < g->ops[i].n_inputs; k++) {
             if (g->ops[i].inputs[k] != x)
                 continue;
-            const struct teg_value *const w = value_of(p, g->ops[i].inputs[1]);
-            if (g->ops[i].kind != TEG_OP_LINEAR || k != 0 || !teg_qgemm_accepts(w->dtype, teg_value_width(w)))
+            struct teg_qgemm_form form;
+            if (g->ops[i].kind != TEG_OP_LINEAR || k != 0 || !is_accepted(value_of(p, g->ops[i].inputs[1]), &form))
                 return false;
             n++;
         }

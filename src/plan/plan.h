@@ -49,6 +49,8 @@ struct teg_step {
     const void *weight;          /* embedding, linear: [N, K]; rms_norm, sinks: float vector */
     enum teg_dtype weight_dtype;
     size_t weight_row_bytes;
+    const struct teg_encoding *encoding; /* embedding, linear: of the weight that is no rows of a dtype */
+    struct teg_qgemm_form form;          /* then: how gemm has it */
     const struct teg_qgemm *gemm; /* quantize; linear: a is quantized, weight packed (by teg_plan_pack); NULL: exact */
     size_t k;                     /* quantize, linear: columns of x */
     uint32_t terms;               /* quantize, linear with gemm: rows that stand for one */

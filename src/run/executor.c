@@ -34,8 +34,12 @@ static void run_embedding(const struct teg_pass *p, const struct teg_step *s, si
 {
     for (size_t t = row; t < row + n; t++) {
         float *const x = row_of(p, &s->out, t);
-        const char *const src = (const char *)s->weight + (size_t)p->ids[t] * s->weight_row_bytes;
-        p->plan->kernels.decode_row(s->weight_dtype, src, x, s->out.width);
+        const size_t id = (size_t)p->ids[t];
+        const char *const src = (const char *)s->weight + id * s->weight_row_bytes;
+        if (s->encoding)
+            teg_encoding_decode(s->encoding, id, 0, s->out.width, x);
+        else
+            p->plan->kernels.decode_row(s->weight_dtype, src, x, s->out.width);
         if (s->scale != 1)
             p->plan->kernels.scale_f32(x, s->out.stride, s->scale, 1, s->out.width);
     }
@@ -184,6 +188,7 @@ static void run_gemm(const struct teg_pass *p, const struct teg_step *s, size_t 
                                   .terms = s->terms,
                                   .w = s->weight,
                                   .w_dtype = s->weight_dtype,
+                                  .w_form = s->encoding ? &s->form : NULL,
                                   .bias = s->bias,
                                   .residual = s->residual.used ? row_of(p, &s->residual, p->row0) : NULL,
                                   .y = row_of(p, &s->out, p->row0),
@@ -197,6 +202,7 @@ static void run_gemm(const struct teg_pass *p, const struct teg_step *s, size_t 
         args.glu = glu_kernel(p, s);
         args.gate = s[-1].weight;
         args.gate_dtype = s[-1].weight_dtype;
+        args.gate_form = s[-1].encoding ? &s[-1].form : NULL;
         args.y_groups = args.y;
         args.y_groups_stride_bytes = args.y_stride * sizeof(float);
     }
@@ -211,6 +217,7 @@ static void run_linear(const struct teg_pass *p, const struct teg_step *s, size_
                                          .w = s->weight,
                                          .w_dtype = s->weight_dtype,
                                          .w_row_bytes = s->weight_row_bytes,
+                                         .w_encoding = s->encoding,
                                          .bias = s->bias,
                                          .residual = s->residual.used ? row_of(p, &s->residual, p->row0) : NULL,
                                          .y = row_of(p, &s->out, p->row0),

@@ -32,7 +32,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
     if (teg_mil_parse_text((const char *)bytes, n_bytes, NULL, 0, "fuzz", &allocator, &program, &err) != TEG_OK)
         return 0;
     for (size_t i = 0; i < program->n_functions; i++) {
-        const struct teg_raise_options options = {.function = program->functions[i].name, .blocks = true};
+        const struct teg_raise_options options = {.function = program->functions[i].name};
         struct teg_arena arena;
         struct teg_raised raised;
         struct teg_buf lines = {0};

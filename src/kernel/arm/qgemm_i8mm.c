@@ -29,9 +29,14 @@ static inline vi v_copy(const void *p)
     return (vi)vdupq_n_s32(word);
 }
 
-static inline vi v_lut(const uint8_t table[16], vi index)
+static inline vi v_table(const uint8_t *p)
 {
-    return (vi)vqtbl1q_u8(vld1q_u8(table), (uint8x16_t)index);
+    return (vi)vld1q_u8(p);
+}
+
+static inline vi v_lut(vi table, vi index)
+{
+    return (vi)vqtbl1q_u8((uint8x16_t)table, (uint8x16_t)index);
 }
 
 #include "kernel/ref/qgemm_tmpl.h"

@@ -100,12 +100,22 @@ static void linear_store(const struct teg_linear_args *a, size_t t, size_t mr, s
 /* Float rows that can be read where they are. */
 static bool linear_in_place(const struct teg_linear_args *a)
 {
-    return a->w_dtype == TEG_DTYPE_F32 && ((uintptr_t)a->w | a->w_row_bytes) % sizeof(float) == 0;
+    return !a->w_encoding && a->w_dtype == TEG_DTYPE_F32 && ((uintptr_t)a->w | a->w_row_bytes) % sizeof(float) == 0;
 }
 
 static const void *linear_row(const struct teg_linear_args *a, size_t n)
 {
     return (const char *)a->w + n * a->w_row_bytes;
+}
+
+/* Columns k … k + n - 1 of a row, k a multiple of CHUNK. */
+static void linear_decode(const struct teg_linear_args *a, size_t row, size_t k, size_t n, float *dst)
+{
+    const struct teg_dtype_info *const info = teg_dtype_info(a->w_dtype);
+    if (a->w_encoding)
+        teg_encoding_decode(a->w_encoding, row, k, n, dst);
+    else
+        decode_row(a->w_dtype, (const char *)linear_row(a, row) + k / info->block_elements * info->block_bytes, dst, n);
 }
 
 static void linear_many(const struct teg_linear_args *a)
@@ -119,7 +129,7 @@ static void linear_many(const struct teg_linear_args *a)
             const size_t source = j < rows ? j : rows - 1;
             row[j] = in_place ? (const float *)linear_row(a, n + source) : a->scratch + source * stride;
             if (!in_place && j < rows)
-                decode_row(a->w_dtype, linear_row(a, n + j), a->scratch + j * stride, a->k);
+                linear_decode(a, n + j, 0, a->k, a->scratch + j * stride);
         }
         for (size_t t = 0; t < a->n_tokens; t += LINEAR_MR) {
             const size_t mr = a->n_tokens - t < LINEAR_MR ? a->n_tokens - t : LINEAR_MR;
@@ -138,19 +148,17 @@ static void linear_many(const struct teg_linear_args *a)
 static void linear_few(const struct teg_linear_args *a)
 {
     const bool in_place = linear_in_place(a);
-    const struct teg_dtype_info *const info = teg_dtype_info(a->w_dtype);
-    const size_t chunk_bytes = CHUNK / info->block_elements * info->block_bytes;
     for (size_t n = a->n0; n < a->n1; n += LINEAR_NR) {
         const size_t nr = a->n1 - n < LINEAR_NR ? a->n1 - n : LINEAR_NR;
         vf acc[LINEAR_MR][LINEAR_NR] = {{{0}}};
-        for (size_t k = 0, chunk = 0; k < a->k; k += CHUNK, chunk++) {
+        for (size_t k = 0; k < a->k; k += CHUNK) {
             const size_t columns = a->k - k < CHUNK ? a->k - k : CHUNK;
             struct linear_rows w;
             for (size_t j = 0; j < LINEAR_NR; j++) {
-                const void *const source = (const char *)linear_row(a, n + (j < nr ? j : nr - 1)) + chunk * chunk_bytes;
-                w.row[j] = in_place ? source : a->scratch + j * CHUNK;
+                const size_t row = n + (j < nr ? j : nr - 1);
+                w.row[j] = in_place ? (const float *)linear_row(a, row) + k : a->scratch + j * CHUNK;
                 if (!in_place && j < nr)
-                    decode_row(a->w_dtype, source, a->scratch + j * CHUNK, columns);
+                    linear_decode(a, row, k, columns, a->scratch + j * CHUNK);
                 else if (!in_place)
                     w.row[j] = w.row[nr - 1];
             }

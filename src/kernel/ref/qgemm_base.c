@@ -37,11 +37,16 @@ static inline vi v_copy(const void *p)
     return (vi){word, word, word, word};
 }
 
-static inline vi v_lut(const uint8_t table[16], vi index)
+static inline vi v_table(const uint8_t *p)
 {
-    vb t;
-    memcpy(&t, table, sizeof t);
-    return (vi)v_lut16(t, (vb)index);
+    vi t;
+    memcpy(&t, p, sizeof t);
+    return t;
+}
+
+static inline vi v_lut(vi table, vi index)
+{
+    return (vi)v_lut16((vb)table, (vb)index);
 }
 
 #include "kernel/ref/qgemm_tmpl.h"

@@ -7,7 +7,8 @@
  *   v_dot7(s, w, a)      the same for w below 128
  *   v_dot_pair(s, w, a)  s + Σ of the 2 products s16 · s16
  *   v_copy(p)            the 32 bits at p in every lane
- *   v_lut(t, i)          byte i of the 16 bytes t for each byte of i (0 … 15)
+ *   v_table(p)           the 16 bytes at p in every lane of 16
+ *   v_lut(t, i)          byte i of the lane's 16 bytes of t for each byte of i (0 … 15)
  *   v_codes(p, v, zero)  may be given: see below
  *
  * For each panel of 32 columns: unpack 16 groups of k to bytes and float scales in the first-level cache, run all rows
@@ -61,6 +62,8 @@ TEG_INLINE vq unpack_quad(const enum gemm_codes codes, const uint8_t *src, const
     const uint8_t *const at = src + v * sizeof(vq);
     if (codes == CODES_8)
         return q_load(at + quad * QUAD_BYTES);
+    if (codes == CODES_1)
+        return q_bit(q_load(at), quad, 0);
     if (codes == CODES_2 || codes == CODES_3) {
         const vq q = q_right(q_load(at + quad / 4 * QUAD_BYTES), quad % 4 * 2) & 3;
         return codes == CODES_2 ? q : q | q_bit(q_load(at + 2 * QUAD_BYTES), quad, 2);
@@ -68,9 +71,9 @@ TEG_INLINE vq unpack_quad(const enum gemm_codes codes, const uint8_t *src, const
     const vq both = q_load(at + quad / 2 * QUAD_BYTES);
     const vq q = (quad % 2 ? q_right(both, 4) : both) & 15;
     if (codes == CODES_IQ4)
-        return (vq)v_lut(iq4_table, (vi)q);
+        return (vq)v_lut(v_table(iq4_table), (vi)q);
     if (codes == CODES_FP4)
-        return (vq)v_lut(fp4_table, (vi)q);
+        return (vq)v_lut(v_table(fp4_table), (vi)q);
     if (codes == CODES_5)
         return q | q_bit(q_load(at + 4 * QUAD_BYTES), quad, 4);
     if (codes == CODES_6) {
@@ -168,8 +171,10 @@ TEG_INLINE void unpack_scales(const enum gemm_header header, const uint8_t *h, s
 
 /* Groups g0 … g0 + n - 1 of a panel to units. */
 #define X(dtype, header, codes, groups, zero)                                                                          \
-    static void unpack_##dtype(const uint8_t *panel, size_t g0, size_t n, struct gemm_unit *u)                         \
+    static void unpack_##dtype(const struct teg_qgemm_form *form, const uint8_t *panel, size_t g0, size_t n,           \
+                               struct gemm_unit *u)                                                                    \
     {                                                                                                                  \
+        (void)form;                                                                                                    \
         const size_t block_bytes = HEADER_BYTES(header) + (groups)*CODE_BYTES(codes);                                  \
         for (size_t g = g0; g < g0 + n; g++, u++) {                                                                    \
             const uint8_t *const block = panel + g / (groups)*block_bytes;                                             \
@@ -179,6 +184,68 @@ TEG_INLINE void unpack_scales(const enum gemm_header header, const uint8_t *h, s
         }                                                                                                              \
     }
 GEMM_TYPES(X)
+#undef X
+
+/* ---- unpacking matrices of dtype/encoding.h ---- */
+
+/* Entries of up to 64 for each byte of q; `at`: this vector's place in the tables. */
+TEG_INLINE vq q_palette(const size_t tables, const uint8_t *at, vq q)
+{
+    vq y = (vq)v_lut((vi)q_load(at), (vi)(q & 15));
+#pragma GCC unroll 3
+    for (size_t i = 1; i < tables; i++) {
+        const vq here = (vq)((q >> 4) == (uint8_t)i), entry = (vq)v_lut((vi)q_load(at + i * QUAD_BYTES), (vi)(q & 15));
+        y = (y & ~here) | (entry & here);
+    }
+    return y;
+}
+
+TEG_INLINE void unpack_form_group(const enum gemm_codes codes, const size_t tables, const uint8_t *zeros,
+                                  const uint8_t *src, struct gemm_unit *u)
+{
+    const vi ones = (vi){0} + 0x01010101;
+    for (size_t v = 0; v < PANEL_VECTORS; v++) {
+        vi sum = __builtin_convertvector(load_ubytes(zeros + v * VL), vi) << 16;
+#pragma GCC unroll 8
+        for (size_t quad = 0; quad < 8; quad++) {
+            vq q = unpack_quad(codes, src, v, quad);
+            if (tables)
+                q = q_palette(tables, zeros + COLUMNS + v * sizeof q, q);
+            memcpy(u->codes[quad] + v * sizeof q, &q, sizeof q);
+            sum = v_dot(sum, (vi)q, ones);
+        }
+        memcpy(u->part[0].pair + v * VL, &sum, sizeof sum);
+    }
+}
+
+TEG_INLINE void unpack_form(const enum gemm_codes codes, const size_t tables, const struct teg_qgemm_form *form,
+                            const uint8_t *panel, size_t g0, size_t n, struct gemm_unit *u)
+{
+    const size_t header_bytes = FORM_HEADER_BYTES(form, tables), scale_bytes = FORM_SCALE_BYTES(form);
+    const size_t block_groups = form->block_groups;
+    const uint8_t *header = panel + g0 / block_groups * (header_bytes + block_groups * CODE_BYTES(codes));
+    for (size_t g = g0 % block_groups; n > 0; n--, u++) {
+        const uint8_t *const src = header + header_bytes + g * CODE_BYTES(codes);
+        if (form->wide_scales)
+            memcpy(u->part[0].scale, header, sizeof u->part[0].scale);
+        else
+            for (size_t c = 0; c < COLUMNS; c += VL)
+                f_store(u->part[0].scale + c, v_load_f16(header + 2 * c));
+        unpack_form_group(codes, tables, header + scale_bytes, src, u);
+        if (++g == block_groups) {
+            header = src + CODE_BYTES(codes);
+            g = 0;
+        }
+    }
+}
+
+#define X(kind, codes, tables, most)                                                                                   \
+    static void unpack_##kind(const struct teg_qgemm_form *form, const uint8_t *panel, size_t g0, size_t n,            \
+                              struct gemm_unit *u)                                                                     \
+    {                                                                                                                  \
+        unpack_form(codes, tables, form, panel, g0, n, u);                                                             \
+    }
+GEMM_FORMS(X)
 #undef X
 
 /* ---- the tile ---- */
@@ -324,10 +391,12 @@ static void rows_halves_minimums(const struct gemm_unit *u, size_t n, struct gem
     gemm_rows_over(false, true, true, u, n, rows, n_rows, sums);
 }
 
-static const struct gemm_kind {
-    void (*unpack)(const uint8_t *panel, size_t g0, size_t n, struct gemm_unit *u);
+struct gemm_kind {
+    void (*unpack)(const struct teg_qgemm_form *form, const uint8_t *panel, size_t g0, size_t n, struct gemm_unit *u);
     void (*rows)(const struct gemm_unit *u, size_t n, struct gemm_rows rows, size_t n_rows, float *sums);
-} kinds[TEG_DTYPE_COUNT] = {
+};
+
+static const struct gemm_kind kinds[TEG_DTYPE_COUNT] = {
 #define ROWS(header, codes)                                                                                            \
     (HALVES(header)     ? (MINIMUMS(header) ? rows_halves_minimums : rows_halves)                                      \
      : MINIMUMS(header) ? rows_minimums                                                                                \
@@ -335,6 +404,13 @@ static const struct gemm_kind {
                         : rows_plain)
 #define X(dtype, header, codes, groups, zero) [TEG_DTYPE_##dtype] = {unpack_##dtype, ROWS(header, codes)},
     GEMM_TYPES(X)
+#undef X
+};
+
+static const struct gemm_kind form_kinds[TEG_QGEMM_KIND_COUNT] = {
+#define X(kind, codes, tables, most)                                                                                   \
+    [TEG_QGEMM_##kind] = {unpack_##kind, (tables) || (codes) == CODES_8 ? rows_wide : rows_plain},
+    GEMM_FORMS(X)
 #undef X
 };
 
@@ -483,6 +559,7 @@ static void gemm_store(const struct teg_qgemm_args *a, size_t token, size_t n_to
 /* What the loops over one product share. */
 struct gemm_weight {
     const struct gemm_kind *kind;
+    const struct teg_qgemm_form *form; /* NULL: a dtype */
     const uint8_t *panels;
     size_t panel_bytes;
 };
@@ -530,7 +607,7 @@ static void gemm_step(const struct gemm_shape *s, const struct gemm_weight *w, s
 {
     const size_t n = s->n_groups - g < most ? s->n_groups - g : most;
     const struct gemm_rows rows = {(const struct gemm_group *)(const void *)x + g, s->row_stride};
-    w->kind->unpack(w->panels + panel * w->panel_bytes, g, n, s->units);
+    w->kind->unpack(w->form, w->panels + panel * w->panel_bytes, g, n, s->units);
     w->kind->rows(s->units, n, rows, s->n_rows, sums);
 }
 
@@ -574,23 +651,25 @@ static void gemm_tokens(const struct teg_qgemm_args *a, const struct gemm_shape 
     }
 }
 
-static struct gemm_weight gemm_weight_of(const void *panels, enum teg_dtype dtype, size_t k)
+static struct gemm_weight gemm_weight_of(const void *panels, enum teg_dtype dtype, const struct teg_qgemm_form *form,
+                                         size_t k)
 {
-    return (struct gemm_weight){&kinds[dtype], panels, teg_qgemm_packed_bytes(dtype, COLUMNS, k)};
+    return form ? (struct gemm_weight){&form_kinds[form->kind], form, panels, teg_qgemm_form_bytes(form, COLUMNS, k)}
+                : (struct gemm_weight){&kinds[dtype], NULL, panels, teg_qgemm_packed_bytes(dtype, COLUMNS, k)};
 }
 
 static void gemm_run(const struct teg_qgemm_args *a)
 {
     const size_t n_groups = a->k / TEG_QGEMM_GROUP, row_bytes = n_groups * sizeof(struct gemm_group);
     float *const sums = a->scratch + GEMM_UNITS * sizeof(struct gemm_unit) / sizeof(float);
-    struct gemm_shape s = {.w = gemm_weight_of(a->w, a->w_dtype, a->k),
+    struct gemm_shape s = {.w = gemm_weight_of(a->w, a->w_dtype, a->w_form, a->k),
                            .n_groups = n_groups,
                            .row_stride = a->terms == 1 ? a->x_stride_bytes : row_bytes,
                            .units = (struct gemm_unit *)(void *)a->scratch,
                            .sums = sums,
                            .gate_sums = sums + GEMM_ROWS * COLUMNS};
     if (a->glu)
-        s.gate = gemm_weight_of(a->gate, a->gate_dtype, a->k);
+        s.gate = gemm_weight_of(a->gate, a->gate_dtype, a->gate_form, a->k);
     /* The two rows of a token lie side by side; so do tokens, unless something else is between them. */
     const size_t run = a->terms == 1 || a->x_stride_bytes == a->terms * row_bytes ? GEMM_ROWS / a->terms : 1;
     for (size_t t = 0; t < a->n_tokens; t += run) {

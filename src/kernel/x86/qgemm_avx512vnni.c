@@ -31,10 +31,14 @@ static inline vi v_copy(const void *p)
     return (vi)v;
 }
 
-static inline vi v_lut(const uint8_t table[16], vi index)
+static inline vi v_table(const uint8_t *p)
 {
-    const __m128i t = _mm_loadu_si128((const __m128i *)(const void *)table);
-    return (vi)_mm512_shuffle_epi8(_mm512_broadcast_i32x4(t), (__m512i)index);
+    return (vi)_mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)p));
+}
+
+static inline vi v_lut(vi table, vi index)
+{
+    return (vi)_mm512_shuffle_epi8((__m512i)table, (__m512i)index);
 }
 
 /* Conversions round to nearest even and saturate by themselves; a dot product with ones adds. */

@@ -11,10 +11,14 @@ static inline vi v_copy(const void *p)
     return (vi)_mm256_set1_epi32(word);
 }
 
-static inline vi v_lut(const uint8_t table[16], vi index)
+static inline vi v_table(const uint8_t *p)
 {
-    const __m128i t = _mm_loadu_si128((const __m128i *)(const void *)table);
-    return (vi)_mm256_shuffle_epi8(_mm256_broadcastsi128_si256(t), (__m256i)index);
+    return (vi)_mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)p));
+}
+
+static inline vi v_lut(vi table, vi index)
+{
+    return (vi)_mm256_shuffle_epi8((__m256i)table, (__m256i)index);
 }
 
 #endif
