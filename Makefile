@@ -2,6 +2,7 @@
 #
 #   make            build/tegula and build/libtegula.so        make check   everything that must hold (see docs/TESTING.md)
 #   make demo       a small model, a long prompt, an answer    make bench   speed of this machine
+#   make bench-peers  the same beside other engines (tools/bench-peers --help says what it needs)
 #   make install    PREFIX=/usr/local, DESTDIR=                make format  clang-format in place
 #   make asan|tsan  one sanitizer pass                         make fuzz    FUZZ_SECONDS=60 per target
 #   make tidy       clang-tidy                                 make clean
@@ -22,7 +23,7 @@ export CMAKE_GENERATOR ?= Ninja
 endif
 
 .DEFAULT_GOAL := all
-.PHONY: all demo check conformance bench install asan tsan fuzz format tidy clean
+.PHONY: all demo check conformance bench bench-peers install asan tsan fuzz format tidy clean
 
 all:
 	@tools/setup build
@@ -47,6 +48,9 @@ conformance: all
 
 bench: all
 	@python3 tools/demo --bench $(if $(MODEL),--model "$(MODEL)") $(ARGS)
+
+bench-peers: all
+	@python3 tools/bench-peers $(ARGS)
 
 install: all
 	@DESTDIR="$(DESTDIR)" cmake --install build --prefix "$(PREFIX)"
