@@ -112,9 +112,10 @@ static void scale(struct lowerer *l, const struct teg_op *op)
     put(l, op, teg_lower_multiply(l, "scaled", teg_lower_flat(l, op->inputs[0]), op->attr.scale.scale));
 }
 
+/* Divided, because 1/cap is no half float where cap is one. */
 static var capped(struct lowerer *l, var x, float cap)
 {
-    const var small = teg_lower_multiply(l, "in_caps", x, 1 / cap);
+    const var small = OP(l, "real_div", "in_caps", {"x", x}, {"y", teg_lower_half(l, cap)});
     return teg_lower_multiply(l, "capped", OP(l, "tanh", "bent", {"x", small}), cap);
 }
 

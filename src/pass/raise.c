@@ -85,6 +85,23 @@ const struct meaning *teg_raise_arg(struct raiser *r, const char *name)
     return id == TEG_MIL_NO_VAR ? NULL : teg_raise_var(r, id);
 }
 
+static const struct teg_mil_op *maker_in(const struct teg_mil_function *f, const struct teg_mil_var *v,
+                                         teg_mil_var_id var)
+{
+    const struct teg_mil_op *const op = f && v->op < f->block.n_ops ? &f->block.ops[v->op] : NULL;
+    for (size_t i = 0; op && i < op->n_outputs; i++)
+        if (op->outputs[i] == var)
+            return op;
+    return NULL;
+}
+
+const struct teg_mil_op *teg_raise_maker(const struct raiser *r, teg_mil_var_id var)
+{
+    const struct teg_mil_var *const v = &r->program->vars[var];
+    const struct teg_mil_op *const op = maker_in(r->function, v, var);
+    return op ? op : maker_in(r->front, v, var);
+}
+
 /* ---- inputs ---- */
 
 static bool name_has(const char *name, const char *word)
@@ -154,7 +171,7 @@ static void mask_input(struct raiser *r, struct meaning *m, const struct teg_mil
     }
 }
 
-static void define(struct raiser *r, teg_mil_var_id var, const struct meaning *meaning)
+void teg_raise_define(struct raiser *r, teg_mil_var_id var, const struct meaning *meaning)
 {
     struct meaning *const m = teg_raise_alloc(r, 1, sizeof *m);
     if (!m)
@@ -194,7 +211,7 @@ static bool is_sound_state(const struct teg_mil_type *type)
 static const char *read_inputs(struct raiser *r)
 {
     const struct teg_mil_block *const block = &r->function->block;
-    const char *const why = find_ids(r);
+    const char *const why = r->front ? NULL : find_ids(r);
     r->states = why ? NULL : teg_raise_alloc(r, block->n_inputs + 1, sizeof *r->states);
     if (!r->states)
         return why ? why : "out of memory";
@@ -207,6 +224,8 @@ static const char *read_inputs(struct raiser *r)
                 r->states[r->n_states++].var = id;
             continue;
         }
+        if (r->meanings[id]) /* an output of the function before this one */
+            continue;
         if (id == r->tokens_var)
             counted_input(r, &m, TOKENS, &v->type);
         else if (is_integers(&v->type)) {
@@ -218,7 +237,7 @@ static const char *read_inputs(struct raiser *r)
         } else {
             teg_raise_no(r, &m, "input %.80s: expected ids, positions or a mask, found another input", v->name);
         }
-        define(r, id, &m);
+        teg_raise_define(r, id, &m);
     }
     return NULL;
 }
@@ -227,7 +246,7 @@ static const char *read_inputs(struct raiser *r)
 
 static const struct teg_raise_row *const tables[] = {teg_raise_layout_rows, teg_raise_slice_rows, teg_raise_math_rows,
                                                      teg_raise_rope_rows,   teg_raise_mask_rows,  teg_raise_attend_rows,
-                                                     teg_raise_state_rows};
+                                                     teg_raise_state_rows,  teg_raise_tile_rows};
 
 static teg_raise_rule find_rule(const char *type)
 {
@@ -254,6 +273,8 @@ static const char *const required[][4] = {
     {"range_1d", "start", "end", "step"},
     {"concat", "values"},
     {"stack", "values"},
+    {"einsum", "values"},
+    {"slice_by_size", "x", "begin", "size"},
 };
 static const char *const binary[] = {"add",   "sub",         "mul",        "real_div", "floor_div",
                                      "pow",   "less",        "less_equal", "greater",  "greater_equal",
@@ -295,7 +316,7 @@ static const char *missing_operand(struct raiser *r)
     return NULL;
 }
 
-static void read_op(struct raiser *r, const struct teg_mil_op *op)
+void teg_raise_read_op(struct raiser *r, const struct teg_mil_op *op)
 {
     struct meaning m = {.weight = TEG_MIL_NO_VAR, .bias = TEG_MIL_NO_VAR};
     const teg_raise_rule rule = find_rule(op->type);
@@ -313,7 +334,7 @@ static void read_op(struct raiser *r, const struct teg_mil_op *op)
     if (m.kind == NOTHING && !m.why)
         m.why = "out of memory";
     for (size_t i = 0; i < op->n_outputs; i++) {
-        define(r, op->outputs[i], &m);
+        teg_raise_define(r, op->outputs[i], &m);
         if (!is_split || m.kind == NOTHING || i + 1 == op->n_outputs)
             continue;
         r->output = i + 1;
@@ -409,51 +430,12 @@ static const char *check_states(const struct raiser *r)
     return r->n_layers == 0 ? "expected attention over a state, found none" : NULL;
 }
 
-/* ---- the contract ---- */
-
-/* What a caller of the package gives as this input. */
-static const char *input_text(const struct raiser *r, teg_mil_var_id id)
-{
-    const struct meaning *const m = r->meanings[id];
-    if (!m)
-        return NULL; /* a state */
-    if (m->kind == TOKENS)
-        return "token ids";
-    if (m->kind == POSITIONS)
-        return teg_view_has(&m->view, AXIS_TOKENS) ? "positions P … P + T - 1" : "P, the tokens before this call";
-    if (m->kind == COSINES || m->kind == SINES)
-        return m->kind == COSINES ? "cos(p · f), f = base^(-i/n)" : "sin(p · f), f = base^(-i/n)";
-    return m->kind == MASK ? "causal: 0 where slot <= position, else -inf" : "not used";
-}
-
-static void contract(const struct raiser *r, struct teg_buf *out)
-{
-    const struct teg_mil_var *const vars = r->program->vars;
-    const struct teg_mil_block *const block = &r->function->block;
-    teg_buf_printf(out, "function   %s\n", r->function->name);
-    if (teg_amount_fixed(r->tokens))
-        teg_buf_printf(out, "tokens     T = %lld a call in the package; any number here\n", (long long)r->tokens.n);
-    else
-        teg_buf_puts(out, "tokens     any number T a call\n");
-    for (size_t i = 0; i < block->n_inputs; i++)
-        if (input_text(r, block->inputs[i]))
-            teg_buf_printf(out, "input      %s: %s\n", vars[block->inputs[i]].name, input_text(r, block->inputs[i]));
-    for (uint32_t i = 0; i < r->n_states; i++)
-        teg_buf_printf(out, "state      %s: %u caches of keys or values, %lld slots\n", vars[r->states[i].var].name,
-                       r->states[i].n_writes, (long long)r->context);
-    for (size_t i = 0; i < block->n_outputs; i++)
-        teg_buf_printf(out, "output     %s: logits of %s%s\n", vars[block->outputs[i]].name,
-                       r->meanings[block->outputs[i]]->last ? "the last token" : "every token",
-                       block->n_outputs > 1 ? ", a part of the vocabulary" : "");
-    teg_buf_printf(out, "weights    %u matrices encoded, %u dense\n", r->n_encoded, r->n_dense);
-    if (r->table_rows)
-        teg_buf_printf(out, "positions  tables of cos and sin, %zu rows\n", r->table_rows);
-}
+/* ---- what comes of it ---- */
 
 static enum teg_status fill(struct raiser *r, struct teg_raised *raised)
 {
     struct teg_buf text = {0};
-    contract(r, &text);
+    teg_raise_contract(r, &text);
     const struct teg_graph *const g = r->graph;
     const int64_t context = r->context > 0 ? r->context : 4096;
     *raised = (struct teg_raised){
@@ -478,16 +460,16 @@ static enum teg_status fill(struct raiser *r, struct teg_raised *raised)
 
 /* ---- all of it ---- */
 
-/* *reason: why the function is no language model, in scratch; NULL: it is one. */
-static enum teg_status raise_function(struct raiser *r, const char **reason)
+enum teg_status teg_raise_function(struct raiser *r, const char **reason)
 {
     TRY(teg_graph_new(r->arena, &r->graph, r->err));
     r->tokens_var = TEG_MIL_NO_VAR;
     r->meanings = teg_raise_alloc(r, r->program->n_vars + 1, sizeof *r->meanings);
     TRY(r->status);
+    teg_raise_read_front(r);
     *reason = read_inputs(r);
     for (size_t i = 0; i < r->function->block.n_ops && !*reason && r->status == TEG_OK; i++)
-        read_op(r, &r->function->block.ops[i]);
+        teg_raise_read_op(r, &r->function->block.ops[i]);
     TRY(r->status);
     if (!*reason)
         *reason = r->bad_write; /* comes before what it leads to */
@@ -499,8 +481,8 @@ static enum teg_status raise_function(struct raiser *r, const char **reason)
     return *reason ? TEG_OK : teg_graph_verify(r->graph, r->err);
 }
 
-static void start(struct raiser *r, const struct teg_mil_program *program, const struct teg_mil_function *function,
-                  struct teg_arena *arena, struct teg_error *err)
+void teg_raise_start(struct raiser *r, const struct teg_mil_program *program, const struct teg_mil_function *function,
+                     struct teg_arena *arena, struct teg_error *err)
 {
     *r = (struct raiser){.program = program, .function = function, .arena = arena, .err = err};
     teg_arena_init(&r->scratch, arena->allocator);
@@ -511,8 +493,8 @@ static enum teg_status try_function(const struct teg_mil_program *program, const
 {
     struct raiser r;
     const char *reason = NULL;
-    start(&r, program, function, arena, err);
-    enum teg_status status = raise_function(&r, &reason);
+    teg_raise_start(&r, program, function, arena, err);
+    enum teg_status status = teg_raise_function(&r, &reason);
     if (status == TEG_OK && reason)
         status = teg_base_fail(err, TEG_ERR_UNSUPPORTED, 0,
                                "cannot run package as a language model: %s, function %.60s: %s; `tegula predict` runs "
@@ -542,37 +524,5 @@ enum teg_status teg_raise(const struct teg_mil_program *program, const struct te
         if (&program->functions[i] != wanted &&
             try_function(program, &program->functions[i], arena, raised, NULL) == TEG_OK)
             return TEG_OK;
-    return status;
-}
-
-enum teg_status teg_raise_why_not(const struct teg_mil_program *program, const char *function, const char *op,
-                                  struct teg_buf *out, struct teg_error *err)
-{
-    struct raiser r;
-    struct teg_arena arena;
-    struct teg_buf lines = {0};
-    const char *reason = NULL;
-    const char *const name = function ? function : program->default_function;
-    const struct teg_mil_function *const f = name ? teg_mil_find_function(program, name) : &program->functions[0];
-    if (!f)
-        FAIL(err, TEG_ERR_ARGUMENT,
-             "cannot explain: %s: function: expected one of the package's, found %.60s; see `tegula inspect`",
-             program->path, name);
-    teg_arena_init(&arena, program->arena.allocator);
-    start(&r, program, f, &arena, err);
-    r.why = &lines;
-    const enum teg_status status = raise_function(&r, &reason);
-    for (char *line = lines.bytes; line && *line && !lines.failed;) {
-        char *const end = strchr(line, '\n');
-        *end = '\0';
-        if (!op || strstr(line, op))
-            teg_buf_printf(out, "%s\n", line);
-        line = end + 1;
-    }
-    if (status == TEG_OK && reason && !op && (!lines.bytes || !strstr(lines.bytes, reason)))
-        teg_buf_printf(out, "%s\n", reason);
-    teg_buf_free(&lines);
-    teg_arena_free(&r.scratch);
-    teg_arena_free(&arena);
     return status;
 }

@@ -33,8 +33,22 @@ struct teg_raise_options {
 enum teg_status teg_raise(const struct teg_mil_program *program, const struct teg_raise_options *options,
                           struct teg_arena *arena, struct teg_raised *raised, struct teg_error *err);
 
+/* How much of a function raise understands; the texts are freed by teg_raise_survey_free. */
+struct teg_raise_survey {
+    bool is_model;                /* raise would make a graph of it */
+    uint32_t n_ops, n_understood; /* that outputs or states need, weights not counted; of those, with a meaning */
+    struct teg_buf contract;      /* as in struct teg_raised; a model only */
+    struct teg_buf composites;    /* "1 embedding, 5 rms_norm, …"; a model only */
+    struct teg_buf ops;           /* the graph, an op a line; a model only */
+    struct teg_buf reason;        /* why it is none; else empty */
+};
+enum teg_status teg_raise_look(const struct teg_mil_program *program, const char *function,
+                               struct teg_raise_survey *survey, struct teg_error *err);
+void teg_raise_survey_free(struct teg_raise_survey *survey);
+
 /* For every op that is not understood in itself (not for its users): "op NAME (TYPE): expected …, found …", a line
- * each; `op` not NULL: only lines with that text in name or type. Nothing is added where all is understood. */
+ * each; `op` not NULL: only ops with that text in name or type, their users too. Nothing is added where all is
+ * understood. */
 enum teg_status teg_raise_why_not(const struct teg_mil_program *program, const char *function, const char *op,
                                   struct teg_buf *out, struct teg_error *err);
 

@@ -163,7 +163,7 @@ static bool count_heads(const struct meaning *q, const struct meaning *k, const 
 }
 
 /* Scores hold q, k, scale, cap and mask; v is seen as [..., slots, K]. */
-static void attend(struct raiser *r, struct meaning *m, const struct meaning *scores, const struct meaning *v)
+void teg_raise_attend(struct raiser *r, struct meaning *m, const struct meaning *scores, const struct meaning *v)
 {
     const struct meaning *const q = scores->a, *const k = scores->b;
     struct heads h;
@@ -193,7 +193,7 @@ static void attend(struct raiser *r, struct meaning *m, const struct meaning *sc
     m->b = v;
 }
 
-static bool same_query(const struct meaning *a, const struct meaning *b)
+bool teg_raise_same_query(const struct meaning *a, const struct meaning *b)
 {
     return a->is_linear == b->is_linear && a->scale == b->scale &&
            (a->is_linear ? a->a == b->a && a->weight == b->weight && a->bias == b->bias : a->value == b->value);
@@ -203,7 +203,7 @@ static bool same_query(const struct meaning *a, const struct meaning *b)
 static bool same_attention(const struct meaning *x, const struct meaning *y)
 {
     const struct meaning *const a = x->a, *const b = y->a;
-    return same_query(a->a, b->a) && a->scale == b->scale && a->cap == b->cap && a->window == b->window &&
+    return teg_raise_same_query(a->a, b->a) && a->scale == b->scale && a->cap == b->cap && a->window == b->window &&
            a->b->kind == CACHE && b->b->kind == CACHE && a->b->write == b->b->write && x->b->kind == CACHE &&
            y->b->kind == CACHE && x->b->write == y->b->write;
 }
@@ -238,8 +238,18 @@ bool teg_raise_join_attended(struct raiser *r, struct meaning *m, const struct m
 }
 
 /* q · k: m is the scores. `k_columns_last`: k is seen as [..., slots, K]. */
-static void start_scores(struct raiser *r, struct meaning *m, const struct meaning *q, const struct meaning *k,
-                         bool k_columns_last)
+/* Dimensions of the query before its last, then the keys' slots. */
+static bool scores_view(struct meaning *m, const struct view *q, const struct factor *slots)
+{
+    m->view = (struct view){0};
+    for (uint32_t d = 0; d + 1 < q->rank; d++)
+        if (!teg_view_add_dim(&m->view, &q->factors[teg_view_begin(q, d)], q->count[d]))
+            return false;
+    return teg_view_add_dim(&m->view, slots, 1);
+}
+
+void teg_raise_start_scores(struct raiser *r, struct meaning *m, const struct meaning *q, const struct meaning *k,
+                            bool k_columns_last)
 {
     const uint32_t rank = k->view.rank;
     struct meaning *const turned = teg_raise_alloc(r, 1, sizeof *turned);
@@ -260,7 +270,8 @@ static void start_scores(struct raiser *r, struct meaning *m, const struct meani
     const struct factor *const time = q->view.rank >= 2 ? teg_view_single(&q->view, q->view.rank - 2) : NULL;
     const bool tokens = teg_amount_is(r->tokens, 1) ? !time : time && time->axis == AXIS_TOKENS;
     if (!head || !key || !tokens || !is_slots(r, slots) || head->stride != 1 || key->stride != 1 ||
-        head->size.n != key->size.n || head->axis != AXIS_COLUMNS || key->axis != AXIS_COLUMNS) {
+        head->size.n != key->size.n || head->axis != AXIS_COLUMNS || key->axis != AXIS_COLUMNS ||
+        !scores_view(m, &q->view, slots)) {
         teg_raise_no(r, m, "expected [..., T, K] times [..., slots, K], found another layout");
         return;
     }
@@ -268,29 +279,47 @@ static void start_scores(struct raiser *r, struct meaning *m, const struct meani
     m->a = q;
     m->b = turned;
     m->scale = 1;
+    m->first_slot = k->first_slot;
+    m->end_slot = k->end_slot;
 }
 
 bool teg_raise_attend_matmul(struct raiser *r, struct meaning *m, const struct meaning *x, const struct meaning *y,
                              bool tx, bool ty)
 {
     if (x->kind == ROWS && is_context(r, y) && !tx)
-        start_scores(r, m, x, y, ty);
-    else if (x->kind == WEIGHTS && is_context(r, y) && !tx && !ty && y->view.rank >= 2)
-        attend(r, m, x, y);
+        teg_raise_start_scores(r, m, x, y, ty);
+    else if ((x->kind == WEIGHTS || x->kind == RAISED) && is_context(r, y) && !tx && !ty && y->view.rank >= 2)
+        teg_raise_weigh(r, m, x, y);
     else
         return false;
     return true;
 }
 
+/* Each dimension of the mask is one, or tokens or slots where the scores have them. */
+static bool mask_fits(const struct meaning *scores, const struct meaning *mask)
+{
+    const struct view *const s = &scores->view, *const v = &mask->view;
+    bool has_slots = false;
+    for (uint32_t d = 0; d < v->rank; d++) {
+        const int64_t at = (int64_t)d + s->rank - v->rank;
+        const struct factor *const f = teg_view_single(v, d), *const g =
+                                                                  at >= 0 ? teg_view_single(s, (uint32_t)at) : NULL;
+        if (v->count[d] == 0)
+            continue;
+        if (!f || !g || f->axis == AXIS_COLUMNS || (f->axis != g->axis && g->axis != AXIS_TOKENS))
+            return false;
+        if (f->axis == AXIS_SLOTS && teg_amount_fixed(f->size) && teg_amount_fixed(g->size) && g->axis == AXIS_SLOTS &&
+            f->size.n != g->size.n)
+            return false;
+        has_slots |= f->axis == AXIS_SLOTS;
+    }
+    return has_slots && mask->first_slot == scores->first_slot;
+}
+
 static void add_mask(struct raiser *r, struct meaning *m, const struct meaning *scores, const struct meaning *mask)
 {
-    const uint32_t rank = mask->view.rank;
-    const struct factor *const slots = rank >= 1 ? teg_view_single(&mask->view, rank - 1) : NULL;
-    const struct factor *const time = rank >= 2 ? teg_view_single(&mask->view, rank - 2) : NULL;
-    const bool is_last_two = slots && slots->axis == AXIS_SLOTS && teg_view_total(&mask->view) == (time ? 2u : 1u) &&
-                             (!time || time->axis == AXIS_TOKENS);
-    if (!is_last_two || scores->cap < 0) {
-        teg_raise_no(r, m, "expected a mask [..., T, slots], found another layout");
+    if (!mask_fits(scores, mask) || scores->cap < 0) {
+        teg_raise_no(r, m, "expected a mask [..., T, slots] of the slots that are scored, found another layout");
         return;
     }
     *m = *scores;
@@ -334,12 +363,15 @@ static void rule_softmax(struct raiser *r, struct meaning *m)
     uint32_t n;
     if (teg_raise_arg(r, "axis"))
         (void)teg_raise_numbers(r, "axis", &axis, 1, &n);
-    if (x->kind != SCORES || (axis != -1 && axis + 1 != x->a->view.rank)) {
-        teg_raise_no(r, m, "expected masked scores over their last dimension, found another value");
+    axis = axis < 0 ? axis + x->view.rank : axis;
+    if (x->kind != SCORES || axis < 0 || !is_slots(r, teg_view_single(&x->view, (uint32_t)axis))) {
+        teg_raise_no(r, m, "expected masked scores over the dimension of their keys, found another value");
         return;
     }
     *m = *x;
     m->kind = WEIGHTS;
+    m->over_first = x->first_slot;
+    m->over_end = x->end_slot;
 }
 
 static void rule_sdpa(struct raiser *r, struct meaning *m)
@@ -353,7 +385,7 @@ static void rule_sdpa(struct raiser *r, struct meaning *m)
         teg_raise_no(r, m, "expected a query, a cache of keys and values, and a causal mask, found other operands");
         return;
     }
-    start_scores(r, &scores[0], q, k, true);
+    teg_raise_start_scores(r, &scores[0], q, k, true);
     if (scores[0].kind == SCORES)
         add_mask(r, &scores[1], &scores[0], mask);
     if (scores[1].kind != SCORES) {
@@ -363,7 +395,7 @@ static void rule_sdpa(struct raiser *r, struct meaning *m)
     const struct factor *const head = teg_view_single(&q->view, q->view.rank - 1);
     scores[1].scale = (float)(1 / sqrt((double)head->size.n));
     (void)teg_raise_scalar(r, teg_raise_arg(r, "scale"), &scores[1].scale);
-    attend(r, m, &scores[1], v);
+    teg_raise_attend(r, m, &scores[1], v);
 }
 
 const struct teg_raise_row teg_raise_attend_rows[] = {

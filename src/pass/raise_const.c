@@ -327,9 +327,9 @@ float *teg_raise_floats(struct raiser *r, teg_mil_var_id var, size_t *n, const c
             out[i] = element(v->type.dtype, v->constant->bytes, i);
         return out;
     }
-    const struct teg_mil_op *const op = &r->function->block.ops[v->op];
+    const struct teg_mil_op *const op = teg_raise_maker(r, var);
     *why = "expected weights in a known encoding, found another";
-    for (size_t i = 0; i < sizeof decoders / sizeof *decoders; i++)
+    for (size_t i = 0; op && i < sizeof decoders / sizeof *decoders; i++)
         if (strcmp(op->type, decoders[i].type) == 0)
             *why = decoders[i].decode(r, op, v->type.dtype, out, *n);
     return *why ? NULL : out;

@@ -137,10 +137,22 @@ enum kind {
     WRITTEN,    /* 1 for slots that this call writes */
     UNTOUCHED,  /* 1 for the others */
     SPREAD,     /* rows a at their positions, 0 elsewhere */
-    ATTENDED, /* attention of some of the heads: scores a, values b; not in the graph until all are side by side */
+    ATTENDED,   /* attention of some of the heads: scores a, values b; not in the graph until all are side by side */
     SCORES,
     TANH_SCORES,
-    WEIGHTS, /* q·k, and softmax */
+    WEIGHTS,      /* q·k, and softmax */
+    LIMIT,        /* a number for each row of scores, which may be their largest */
+    LOG_SUM,      /* log of the sum of exp of scores: a limit too */
+    BELOW,        /* one of these (`of`) minus `limit` */
+    RAISED,       /* exp of scores minus limit */
+    TOTAL,        /* its sum over keys */
+    FACTOR,       /* exp of limit `from` minus limit */
+    PARTS,        /* raised times values v */
+    AVERAGE,      /* weights times values v, for some of the keys */
+    OLD_ROWS,     /* a layer's slots of this call before its update: state, row in `add` */
+    PADDING_ROWS, /* of them, those of this call's padding */
+    REAL_ROWS,    /* rows a, 0 where they are padding */
+    GUARDED,      /* their sum: what a layer's slots of this call become */
 };
 
 enum role { ROLE_ROW, ROLE_SLOT, ROLE_COLUMNS };
@@ -166,8 +178,8 @@ struct meaning {
     bool last;       /* only the last token's */
     float scale;     /* rows, scores; cos, sin and tables: what they are multiplied by */
     float eps, cap, gain;
-    float least; /* maxima, what is divided by them, its norm */
-    bool by_max; /* normed */
+    float least;    /* maxima, what is divided by them, its norm */
+    bool by_max;    /* normed */
     uint32_t group; /* norms, turned: columns of one head or row */
     /* INTEGERS */
     const struct amount *ints;
@@ -184,6 +196,14 @@ struct meaning {
     bool interleaved; /* turned: pairs are neighbours */
     uint32_t state, n_writes;
     const struct write *write;
+    uint32_t axis; /* doubled: along which dimension */
+    /* Of slots, masks and caches: the first; of caches and all kinds of scores: past the last, 0: all of them. Scores
+     * and what becomes of them have a: query, b: keys, and the attributes of attention. */
+    int64_t first_slot, end_slot;
+    int64_t over_first, over_end; /* weights: the slots whose weights sum to one */
+    bool by_channel;              /* keys lie along dimension 1 */
+    enum kind of;
+    const struct meaning *limit, *from, *v;
 };
 
 /* A state's chain of updates. */
@@ -191,6 +211,7 @@ struct state {
     teg_mil_var_id var;
     uint32_t n_writes;
     uint32_t n_written;                /* by write_state */
+    int64_t n_seen;                    /* slots that the function reads; 0: not known yet */
     enum role roles[TEG_MIL_MAX_RANK]; /* of its dimensions, after an update */
 };
 
@@ -224,9 +245,10 @@ struct decoded { /* a constant that is in the graph */
 struct raiser {
     const struct teg_mil_program *program;
     const struct teg_mil_function *function;
-    const struct teg_mil_op *op; /* being read: for messages */
-    size_t output;               /* of it: which one, where it has several */
-    struct teg_arena *arena;     /* of the result */
+    const struct teg_mil_function *front; /* makes inputs of it from ids; or NULL */
+    const struct teg_mil_op *op;          /* being read: for messages */
+    size_t output;                        /* of it: which one, where it has several */
+    struct teg_arena *arena;              /* of the result */
     struct teg_arena scratch;
     struct teg_graph *graph;
     struct teg_error *err;
@@ -255,12 +277,28 @@ struct raiser {
     struct teg_buf *why;   /* reasons, or NULL */
 };
 
+/* ---- the walk (raise.c), and what is said of it (raise_report.c) ---- */
+
+void teg_raise_start(struct raiser *r, const struct teg_mil_program *program, const struct teg_mil_function *function,
+                     struct teg_arena *arena, struct teg_error *err);
+/* *reason: why the function is no language model, in scratch; NULL: it is one. */
+enum teg_status teg_raise_function(struct raiser *r, const char **reason);
+void teg_raise_contract(const struct raiser *r, struct teg_buf *out);
+
 void *teg_raise_alloc(struct raiser *r, size_t n, size_t item_bytes); /* scratch; NULL: r->status is set */
 void teg_raise_keep(struct raiser *r, enum teg_status status);
 /* Grows an array of the scratch arena by one; false: memory. */
 bool teg_raise_grow(struct raiser *r, void *items, uint32_t n, uint32_t *capacity, size_t item_bytes);
 /* Gives m no meaning; "expected …, found …". Returns for convenience. */
 void teg_raise_no(struct raiser *r, struct meaning *m, const char *format, ...) TEG_PRINTF(3, 4);
+
+/* The op that makes a variable, of this function or the one before it; NULL: none. */
+const struct teg_mil_op *teg_raise_maker(const struct raiser *r, teg_mil_var_id var);
+
+void teg_raise_define(struct raiser *r, teg_mil_var_id var, const struct meaning *meaning);
+void teg_raise_read_op(struct raiser *r, const struct teg_mil_op *op);
+/* Reads the function whose outputs are this one's inputs, where there is one (raise_front.c): r->front. */
+void teg_raise_read_front(struct raiser *r);
 
 /* Meaning of a parameter's one variable; NULL where it is absent. */
 const struct meaning *teg_raise_arg(struct raiser *r, const char *name);
@@ -306,7 +344,8 @@ struct teg_raise_row {
     teg_raise_rule rule;
 };
 extern const struct teg_raise_row teg_raise_layout_rows[], teg_raise_slice_rows[], teg_raise_math_rows[],
-    teg_raise_attend_rows[], teg_raise_state_rows[], teg_raise_rope_rows[], teg_raise_mask_rows[];
+    teg_raise_attend_rows[], teg_raise_state_rows[], teg_raise_rope_rows[], teg_raise_mask_rows[],
+    teg_raise_tile_rows[];
 
 /* An element depends only on its own place, so any order of elements keeps the meaning. */
 bool teg_raise_may_move(const struct meaning *m);
@@ -324,6 +363,22 @@ bool teg_raise_join_rotation(struct raiser *r, struct meaning *m, const struct m
 /* An input of cosines or sines. */
 void teg_raise_wave_input(struct raiser *r, struct meaning *m, const struct teg_mil_type *type, bool is_cos);
 bool teg_raise_angles(struct raiser *r, struct meaning *m, const struct meaning *x, const struct meaning *y);
+/* Attention in tiles (raise_tile.c). */
+bool teg_raise_tile_binary(struct raiser *r, struct meaning *m, const struct meaning *a, const struct meaning *b);
+bool teg_raise_tile_reduce(struct raiser *r, struct meaning *m, const struct meaning *x);
+/* Weights or raised scores times the values v, seen as [..., slots, K]. */
+void teg_raise_weigh(struct raiser *r, struct meaning *m, const struct meaning *w, const struct meaning *v);
+/* q [..., T, K] times k; attention of whole scores. */
+void teg_raise_start_scores(struct raiser *r, struct meaning *m, const struct meaning *q, const struct meaning *k,
+                            bool k_columns_last);
+void teg_raise_attend(struct raiser *r, struct meaning *m, const struct meaning *scores, const struct meaning *v);
+bool teg_raise_same_query(const struct meaning *a, const struct meaning *b);
+/* Slots of a state that the function reads: those of its context, or of a shorter one. */
+int64_t teg_raise_seen(struct raiser *r, uint32_t state);
+/* Rows guarded against padding: old · padding + new · real (raise_state.c). */
+bool teg_raise_guard_binary(struct raiser *r, struct meaning *m, const struct meaning *a, const struct meaning *b);
+/* Each dimension of `small` is one or that of `large`. */
+bool teg_view_covers(const struct view *large, const struct view *small);
 bool teg_raise_attend_matmul(struct raiser *r, struct meaning *m, const struct meaning *x, const struct meaning *y,
                              bool tx, bool ty);
 /* Attention of heads that stand side by side. False: they are none. */

@@ -326,12 +326,13 @@ static bool concat_doubled(struct meaning *m, const struct meaning *a, const str
 {
     const struct factor *const f = teg_view_single(&a->view, axis);
     if (a->kind != ROWS || b->kind != ROWS || !f || f->axis != AXIS_COLUMNS || f->stride != 1 || !same_rows(a, b) ||
-        a->scale != -b->scale || axis + 1 != a->view.rank)
+        a->scale != -b->scale)
         return false;
     if (!teg_view_same(&a->view, &b->view))
         return false;
     *m = *a;
     m->kind = DOUBLED;
+    m->axis = axis;
     return true;
 }
 

@@ -20,12 +20,12 @@ static bool as_slots(struct raiser *r, const struct meaning *x, struct meaning *
     size_t n;
     const char *why = NULL;
     const float *const values = teg_raise_floats(r, x->var, &n, &why);
-    if (!values || n < 2)
+    if (!values || n < 2 || !(values[0] >= 0 && values[0] < 16777216))
         return false;
     for (size_t i = 0; i < n; i++)
-        if (values[i] != (float)i)
+        if (values[i] != values[0] + (float)i)
             return false;
-    *slots = (struct meaning){.kind = SLOTS};
+    *slots = (struct meaning){.kind = SLOTS, .first_slot = (int64_t)values[0]};
     for (int32_t d = 0; d < type->rank; d++)
         if (!teg_view_add_dim(&slots->view, &(struct factor){AXIS_SLOTS, teg_amount(type->dims[d]), 0}, 1))
             return false;
@@ -38,7 +38,8 @@ static void relate(struct raiser *r, struct meaning *m, const struct meaning *sl
 {
     const int64_t add = positions->add - slots->add;
     struct view v;
-    if (strcmp(relation, "equal") == 0 && add == 0 && teg_view_broadcast(&slots->view, &positions->view, &v)) {
+    if (strcmp(relation, "equal") == 0 && add == 0 && slots->first_slot == 0 &&
+        teg_view_broadcast(&slots->view, &positions->view, &v)) {
         m->kind = ONE_HOT;
         m->view = v;
         return;
@@ -53,6 +54,7 @@ static void relate(struct raiser *r, struct meaning *m, const struct meaning *sl
     }
     m->kind = VISIBLE;
     m->view = v;
+    m->first_slot = slots->first_slot;
     m->causal = below;
     m->window = below ? 0 : (uint32_t)-bound;
 }
@@ -110,7 +112,7 @@ static void rule_compare(struct raiser *r, struct meaning *m)
 static void both(struct raiser *r, struct meaning *m, const struct meaning *a, const struct meaning *b, enum kind kind)
 {
     struct view v;
-    if (!teg_view_broadcast(&a->view, &b->view, &v)) {
+    if (a->first_slot != b->first_slot || !teg_view_broadcast(&a->view, &b->view, &v)) {
         teg_raise_no(r, m, "expected masks of one shape, found others");
         return;
     }
@@ -192,6 +194,8 @@ static void rule_clamp(struct raiser *r, struct meaning *m)
     const struct meaning *a = teg_raise_arg(r, "x"), *b = teg_raise_arg(r, "y");
     const bool is_max = strcmp(r->op->type, "maximum") == 0;
     float bound;
+    if (is_max && teg_raise_tile_binary(r, m, a, b))
+        return;
     if (a->kind == CONSTANT) {
         const struct meaning *const other = a;
         a = b;
@@ -214,9 +218,10 @@ bool teg_raise_mask_binary(struct raiser *r, struct meaning *m, const struct mea
 {
     const char *const type = r->op->type;
     float x;
-    if (strcmp(type, "sub") == 0 && b->kind == VISIBLE && teg_raise_scalar(r, a, &x) && x == 1) {
+    if (strcmp(type, "sub") == 0 && (b->kind == VISIBLE || b->kind == NOT_NEGATIVE) && teg_raise_scalar(r, a, &x) &&
+        x == 1) {
         *m = *b;
-        m->kind = HIDDEN;
+        m->kind = b->kind == VISIBLE ? HIDDEN : NEGATIVE;
         return true;
     }
     if (strcmp(type, "mul") == 0 && (a->kind == HIDDEN || b->kind == HIDDEN)) {

@@ -215,6 +215,8 @@ static void rule_abs(struct raiser *r, struct meaning *m)
 static void rule_reduce_max(struct raiser *r, struct meaning *m)
 {
     const struct meaning *const x = teg_raise_arg(r, "x");
+    if (teg_raise_tile_reduce(r, m, x))
+        return;
     const struct factor *const f = x->kind == MAGNITUDES ? reduced(r, x) : NULL;
     if (f)
         *m = (struct meaning){.kind = MAXIMA, .a = x->a, .group = (uint32_t)f->size.n, .view = x->view};
@@ -264,7 +266,7 @@ static void rule_layer_norm(struct raiser *r, struct meaning *m)
     float eps = 1e-5f;
     const bool plain = !teg_raise_arg(r, "gamma") && !teg_raise_arg(r, "beta");
     if (x->kind != DOUBLED || !plain || !teg_raise_numbers(r, "axes", &axis, 1, &n) ||
-        (axis != -1 && axis + 1 != x->view.rank)) {
+        (axis < 0 ? axis + x->view.rank : axis) != x->axis) {
         teg_raise_no(r, m, "expected the norm of [x, -x] over it, without gamma and beta, found another");
         return;
     }
@@ -272,7 +274,7 @@ static void rule_layer_norm(struct raiser *r, struct meaning *m)
     *m = *x;
     m->kind = DOUBLED_NORM;
     m->eps = eps;
-    m->group = (uint32_t)teg_view_single(&x->view, x->view.rank - 1)->size.n;
+    m->group = (uint32_t)teg_view_single(&x->view, x->axis)->size.n;
 }
 
 /* normed rows times a weight along their group */
@@ -503,8 +505,9 @@ static void multiply_rows(struct raiser *r, struct meaning *m, const struct mean
 static void rule_mul(struct raiser *r, struct meaning *m)
 {
     const struct meaning *const a = teg_raise_arg(r, "x"), *const b = teg_raise_arg(r, "y");
-    if (teg_raise_int_binary(r, m, a, b) || teg_raise_mask_binary(r, m, a, b) || teg_raise_score_binary(r, m, a, b) ||
-        teg_raise_rope_binary(r, m, a, b) || teg_raise_layer_binary(r, m, a, b))
+    if (teg_raise_int_binary(r, m, a, b) || teg_raise_mask_binary(r, m, a, b) || teg_raise_tile_binary(r, m, a, b) ||
+        teg_raise_score_binary(r, m, a, b) || teg_raise_rope_binary(r, m, a, b) || teg_raise_guard_binary(r, m, a, b) ||
+        teg_raise_layer_binary(r, m, a, b))
         return;
     multiply_rows(r, m, a, b);
     if (m->kind == NOTHING && !m->why)
@@ -517,8 +520,9 @@ static void rule_add(struct raiser *r, struct meaning *m)
 {
     const struct meaning *a = teg_raise_arg(r, "x"), *b = teg_raise_arg(r, "y");
     float eps;
-    if (teg_raise_int_binary(r, m, a, b) || teg_raise_mask_binary(r, m, a, b) || teg_raise_score_binary(r, m, a, b) ||
-        teg_raise_rope_binary(r, m, a, b) || teg_raise_layer_binary(r, m, a, b))
+    if (teg_raise_int_binary(r, m, a, b) || teg_raise_mask_binary(r, m, a, b) || teg_raise_tile_binary(r, m, a, b) ||
+        teg_raise_score_binary(r, m, a, b) || teg_raise_rope_binary(r, m, a, b) || teg_raise_guard_binary(r, m, a, b) ||
+        teg_raise_layer_binary(r, m, a, b))
         return;
     if (b->kind == MEANS) {
         const struct meaning *const other = a;
@@ -542,8 +546,8 @@ static void rule_add(struct raiser *r, struct meaning *m)
 static void rule_sub(struct raiser *r, struct meaning *m)
 {
     const struct meaning *const a = teg_raise_arg(r, "x"), *const b = teg_raise_arg(r, "y");
-    if (!teg_raise_int_binary(r, m, a, b) && !teg_raise_mask_binary(r, m, a, b) && !teg_raise_rope_binary(r, m, a, b) &&
-        !teg_raise_layer_binary(r, m, a, b))
+    if (!teg_raise_int_binary(r, m, a, b) && !teg_raise_mask_binary(r, m, a, b) && !teg_raise_tile_binary(r, m, a, b) &&
+        !teg_raise_rope_binary(r, m, a, b) && !teg_raise_layer_binary(r, m, a, b))
         teg_raise_no(r, m, "expected positions or a mask, found other terms");
 }
 
@@ -551,7 +555,7 @@ static void rule_div(struct raiser *r, struct meaning *m)
 {
     const struct meaning *const a = teg_raise_arg(r, "x"), *const b = teg_raise_arg(r, "y");
     float s;
-    if (teg_raise_int_binary(r, m, a, b))
+    if (teg_raise_int_binary(r, m, a, b) || teg_raise_tile_binary(r, m, a, b))
         return;
     if (a->kind == ROWS && b->kind == MAXIMA && same_rows(a, b->a)) {
         *m = *a;

@@ -87,11 +87,23 @@ static bool same_wave(const struct meaning *a, const struct meaning *b)
                       teg_view_same(&a->view, &b->view));
 }
 
-/* The source's column for each of the n columns of the wave's last dimension; NULL: too many, or memory. */
+/* The dimension that has a wave's columns: the last, but where another one alone has some. */
+static uint32_t column_dim(const struct view *v)
+{
+    uint32_t dim = v->rank - 1, n = 0;
+    for (uint32_t d = 0; d < v->rank; d++)
+        if (v->count[d] && v->factors[teg_view_begin(v, d)].axis == AXIS_COLUMNS) {
+            dim = d;
+            n++;
+        }
+    return n == 1 ? dim : v->rank - 1;
+}
+
+/* The source's column for each of the n columns of the wave; NULL: too many, or memory. */
 static int64_t *columns_of(struct raiser *r, const struct meaning *wave, uint32_t *n)
 {
     const struct view *const v = &wave->view;
-    const uint32_t last = v->rank - 1, at = teg_view_begin(v, last);
+    const uint32_t last = column_dim(v), at = teg_view_begin(v, last);
     struct amount size;
     if (!teg_view_size(v, last, &size) || !teg_amount_fixed(size) || size.n < 1 || size.n > MOST_COLUMNS)
         return NULL;
@@ -258,15 +270,15 @@ static bool lies_along(const struct meaning *x, const struct meaning *wave)
     struct amount a, b;
     if (w->rank > v->rank || w->rank == 0)
         return false;
-    const uint32_t skip = v->rank - w->rank;
-    for (uint32_t d = 0; d + 1 < w->rank; d++) {
+    const uint32_t skip = v->rank - w->rank, columns = column_dim(w);
+    for (uint32_t d = 0; d < w->rank; d++) {
         const struct factor *const f = teg_view_single(w, d), *const g = teg_view_single(v, d + skip);
-        if (w->count[d] && (!f || f->axis != AXIS_TOKENS || !g || g->axis != AXIS_TOKENS))
+        if (d != columns && w->count[d] && (!f || f->axis != AXIS_TOKENS || !g || g->axis != AXIS_TOKENS))
             return false;
     }
-    const struct factor *const head = teg_view_single(v, v->rank - 1);
-    return head && head->axis == AXIS_COLUMNS && head->stride > 0 && teg_view_size(w, w->rank - 1, &a) &&
-           teg_view_size(v, v->rank - 1, &b) && teg_amount_same(a, b);
+    const struct factor *const head = teg_view_single(v, columns + skip);
+    return head && head->axis == AXIS_COLUMNS && head->stride > 0 && teg_view_size(w, columns, &a) &&
+           teg_view_size(v, columns + skip, &b) && teg_amount_same(a, b);
 }
 
 static bool same_source(const struct meaning *a, const struct meaning *b)
@@ -289,12 +301,13 @@ bool teg_raise_join_turned(struct meaning *m, const struct meaning *a, const str
 {
     struct pairing p;
     struct view whole;
-    const uint32_t rank = a->view.rank, from_end = axis + 1 == rank && a->view.count[axis] == 0 ? 2 : 1;
+    const uint32_t rank = a->view.rank;
+    const bool is_stack = axis + 1 == rank && a->view.count[axis] == 0; /* then the halves' columns are before it */
     struct meaning negated = *a;
     negated.scale = -a->scale;
-    if (a->kind != ROWS || b->kind != ROWS || !same_source(&negated, b) || rank < from_end ||
-        !find_pairing(teg_view_single(&b->view, rank - from_end), a->view.offset - b->view.offset, &p) ||
-        (axis != rank - 1) || !teg_view_join(&b->view, &a->view, axis, &whole))
+    if (a->kind != ROWS || b->kind != ROWS || !same_source(&negated, b) || axis >= rank || (is_stack && rank < 2) ||
+        !find_pairing(teg_view_single(&b->view, axis - is_stack), a->view.offset - b->view.offset, &p) ||
+        !teg_view_join(&b->view, &a->view, axis, &whole))
         return false;
     *m = *b;
     m->kind = TURNED;

@@ -131,8 +131,13 @@ static bool cut_axis(struct raiser *r, struct meaning *m, struct amount size, st
             return false;
         m->add += begin.n;
         f->size = teg_amount(1);
+    } else if (f->axis == AXIS_SLOTS && m->kind == MASK && teg_amount_fixed(begin) && teg_amount_fixed(end)) {
+        if (begin.n < 0 || end.n > size.n || begin.n >= end.n || !teg_amount_fixed(size))
+            return false;
+        m->first_slot += begin.n;
+        f->size = teg_amount(end.n - begin.n);
     } else {
-        if (f->axis != AXIS_SLOTS || !teg_amount_is(begin, 0) || !teg_amount_same(end, used))
+        if (m->end_slot || f->axis != AXIS_SLOTS || !teg_amount_is(begin, 0) || !teg_amount_same(end, used))
             return false;
         f->size = end;
     }
@@ -182,7 +187,7 @@ static void slice_view(struct raiser *r, struct meaning *m, const struct meaning
             return;
         }
     if (x->kind == DOUBLED_NORM)
-        sizes[rank - 1].n *= 2;
+        sizes[x->axis].n *= 2;
     if (!slice_strides(r, rank, stride)) {
         teg_raise_no(r, m, "expected constant strides of at least 1, found others");
         return;
@@ -192,7 +197,7 @@ static void slice_view(struct raiser *r, struct meaning *m, const struct meaning
     *m = *x;
     if (x->kind == DOUBLED_NORM) { /* the first half is x's norm */
         m->kind = NORMED;
-        if (!teg_amount_is(end[rank - 1], sizes[rank - 1].n / 2) || stride[rank - 1] != 1) {
+        if (!teg_amount_is(end[x->axis], sizes[x->axis].n / 2) || stride[x->axis] != 1) {
             teg_raise_no(r, m, "expected the first half of a norm over [x, -x], found other columns");
             return;
         }
@@ -231,7 +236,8 @@ static void split_norm(struct raiser *r, struct meaning *m, const struct meaning
 {
     int64_t axis = 0, parts = 0;
     uint32_t n;
-    const bool halves = teg_raise_numbers(r, "axis", &axis, 1, &n) && (axis == -1 || axis + 1 == x->view.rank) &&
+    const bool halves = teg_raise_numbers(r, "axis", &axis, 1, &n) &&
+                        (axis < 0 ? axis + x->view.rank : axis) == x->axis &&
                         teg_raise_numbers(r, "num_splits", &parts, 1, &n) && parts == 2;
     if (!halves || r->output > 0) {
         teg_raise_no(r, m, "expected the first half of a norm over [x, -x], found another part");

@@ -209,6 +209,8 @@ static void rule_reduce_sum(struct raiser *r, struct meaning *m)
     const struct meaning *const x = teg_raise_arg(r, "x");
     int64_t axis;
     uint32_t n;
+    if (teg_raise_tile_reduce(r, m, x))
+        return;
     const bool good = x->kind == ONE_HOT && teg_raise_numbers(r, "axes", &axis, 1, &n) && n == 1 &&
                       teg_raise_bool(r, "keep_dims", false) && x->view.rank == 2 && (axis == -1 || axis == 1) &&
                       teg_view_single(&x->view, 0) && teg_view_single(&x->view, 0)->axis == AXIS_SLOTS;
@@ -332,6 +334,7 @@ static void rule_slice_update(struct raiser *r, struct meaning *m)
     struct write *const w = teg_raise_alloc(r, 1, sizeof *w);
     if (!w)
         return;
+    const struct meaning *const rows = update->kind == GUARDED ? update->a : update;
     if (update->kind == NEW_LAYER) {
         *w = *update->write;
         if (w->state == x->state && puts_back(update, type, begin, end, squeeze))
@@ -340,14 +343,15 @@ static void rule_slice_update(struct raiser *r, struct meaning *m)
             teg_raise_no(r, m, "expected a changed layer to be put back in its place, found another update");
         return;
     }
-    *w = (struct write){.state = x->state, .rows = update};
+    *w = (struct write){.state = x->state, .rows = rows};
     if (!find_roles(r, type, begin, end, w->roles)) {
         teg_raise_no(r, m, "expected one layer's slots P … P + T - 1 with all heads to be written, found other bounds");
         return;
     }
     w->row = row_of(type, w->roles, begin);
-    if (update->kind != ROWS || update->last || !lay_over(r, type, w->roles, &update->view, squeeze, &w->view) ||
-        !teg_view_whole(&update->view))
+    const bool elsewhere = update->kind == GUARDED && (update->state != x->state || update->add != w->row);
+    if (rows->kind != ROWS || rows->last || !lay_over(r, type, w->roles, &rows->view, squeeze, &w->view) ||
+        !teg_view_whole(&rows->view) || elsewhere)
         teg_raise_no(r, m, "expected this call's rows in the cache's layout, found another update");
     else
         add_write(r, m, w);
@@ -355,19 +359,62 @@ static void rule_slice_update(struct raiser *r, struct meaning *m)
 
 /* ---- reads ---- */
 
-/* All slots, or those in use, of one row; `used` says which. */
-static bool reads_layer(const struct raiser *r, const struct teg_mil_type *type, const enum role *roles,
-                        const struct amount *begin, const struct amount *end, bool *used)
+/* What a read takes of a layer. */
+struct taken {
+    bool used;               /* slots 0 … P + T - 1 */
+    int64_t first, end;      /* slots of a tile; end 0: all */
+    int64_t begins, columns; /* of the dimension of columns that is cut: columns 0: none */
+    int32_t cut;
+};
+
+static bool reads_layer(struct raiser *r, uint32_t state, const enum role *roles, const struct amount *begin,
+                        const struct amount *end, struct taken *t)
 {
-    *used = false;
+    const struct teg_mil_type *const type = type_of(r, state);
+    *t = (struct taken){0};
     for (int32_t d = 0; d < type->rank; d++) {
-        const bool whole = is_whole(type, d, begin[d], end[d]);
-        if (roles[d] == ROLE_ROW ? !is_single(type, d, begin[d], end[d]) : roles[d] == ROLE_COLUMNS && !whole)
-            return false;
-        if (roles[d] != ROLE_SLOT || whole)
+        const bool fixed = teg_amount_fixed(begin[d]) && teg_amount_fixed(end[d]);
+        const bool inside = fixed && begin[d].n >= 0 && begin[d].n < end[d].n && end[d].n <= type->dims[d];
+        if (is_whole(type, d, begin[d], end[d]) && roles[d] != ROLE_ROW)
             continue;
-        *used = true;
-        if (!teg_amount_is(begin[d], 0) || end[d].n != r->tokens.n || end[d].t != r->tokens.t || end[d].p != 1)
+        if (roles[d] == ROLE_ROW && !is_single(type, d, begin[d], end[d]))
+            return false;
+        if (roles[d] == ROLE_COLUMNS) {
+            if (!inside || t->columns)
+                return false;
+            t->begins = begin[d].n;
+            t->columns = end[d].n - begin[d].n;
+            t->cut = d;
+        }
+        if (roles[d] != ROLE_SLOT)
+            continue;
+        t->used = !fixed;
+        if (fixed ? !inside
+                  : !teg_amount_is(begin[d], 0) || end[d].n != r->tokens.n || end[d].t != r->tokens.t || end[d].p != 1)
+            return false;
+        t->first = fixed ? begin[d].n : 0;
+        t->end = fixed && (begin[d].n || end[d].n < teg_raise_seen(r, state)) ? end[d].n : 0;
+    }
+    return true;
+}
+
+/* The view of a write, cut to what is read. */
+static bool take_part(const struct raiser *r, const struct write *w, const struct taken *t, int64_t n_slots,
+                      struct view *out)
+{
+    *out = (struct view){.offset = w->view.offset};
+    for (uint32_t d = 0; d < w->view.rank; d++) {
+        struct factor f[MAX_FACTORS];
+        memcpy(f, &w->view.factors[teg_view_begin(&w->view, d)], w->view.count[d] * sizeof *f);
+        if (w->roles[d] == ROLE_SLOT)
+            f[0].size = t->used ? (struct amount){r->tokens.n, r->tokens.t, 1} : teg_amount(n_slots);
+        if (t->columns && (int32_t)d == t->cut) {
+            if (w->view.count[d] != 1)
+                return false;
+            out->offset += t->begins * f[0].stride;
+            f[0].size = teg_amount(t->columns);
+        }
+        if (!teg_view_add_dim(out, f, w->view.count[d]))
             return false;
     }
     return true;
@@ -384,34 +431,153 @@ static const struct write *find_write(const struct raiser *r, uint32_t state, in
 void teg_raise_read_slice(struct raiser *r, struct meaning *m, const struct meaning *x)
 {
     struct amount sizes[TEG_MIL_MAX_RANK], begin[TEG_MIL_MAX_RANK], end[TEG_MIL_MAX_RANK];
-    bool squeeze[TEG_MIL_MAX_RANK], used = false;
+    bool squeeze[TEG_MIL_MAX_RANK];
+    struct taken taken = {0};
     const struct state *const s = &r->states[x->state];
     const struct teg_mil_type *const type = type_of(r, x->state);
     state_sizes(type, sizes);
     if (!teg_raise_slice_bounds(r, m, sizes, (uint32_t)type->rank, begin, end, squeeze))
         return;
     const bool newest = x->n_writes == s->n_writes;
-    const struct write *const w = newest && s->n_writes && reads_layer(r, type, s->roles, begin, end, &used)
+    const struct write *const w = newest && s->n_writes && reads_layer(r, x->state, s->roles, begin, end, &taken)
                                       ? find_write(r, x->state, row_of(type, s->roles, begin))
                                       : NULL;
     if (!w && newest && old_layer(r, m, x, begin, end, squeeze))
         return;
-    if (!w) {
-        teg_raise_no(r, m, "expected all slots of one layer in the newest state, found another read");
+    int64_t n_slots = 0;
+    for (int32_t d = 0; d < type->rank && w; d++)
+        if (s->roles[d] == ROLE_SLOT)
+            n_slots = teg_amount_fixed(end[d]) ? end[d].n - begin[d].n : 0;
+    if (!w || !take_part(r, w, &taken, n_slots, &m->view)) {
+        teg_raise_no(r, m, "expected all slots of one layer in the newest state, or tiles of them, found another read");
         return;
     }
     m->kind = CACHE;
     m->write = w;
-    m->view = w->view;
-    for (uint32_t i = 0; i < teg_view_total(&m->view); i++)
-        if (used && m->view.factors[i].axis == AXIS_SLOTS)
-            m->view.factors[i].size = (struct amount){r->tokens.n, r->tokens.t, 1};
+    m->first_slot = taken.end ? taken.first : 0;
+    m->end_slot = taken.end;
     for (uint32_t d = (uint32_t)type->rank; d-- > 0;)
         if (squeeze[d] && !teg_view_remove(&m->view, d))
             teg_raise_no(r, m, "expected only single layers to be dropped as dimensions, found more");
 }
 
+/* The last slot that any read of the state takes, where all of them are between constant bounds. */
+static int64_t find_seen(const struct raiser *r, uint32_t state, int32_t slot_dim)
+{
+    const struct teg_mil_block *const block = &r->function->block;
+    const struct teg_mil_type *const type = type_of(r, state);
+    int64_t most = 0;
+    for (size_t i = 0; i < block->n_ops; i++) {
+        const struct teg_mil_op *const op = &block->ops[i];
+        const struct teg_mil_arg *const x = teg_mil_find_arg(op, "x");
+        const struct teg_mil_op *const read =
+            strcmp(op->type, "slice_by_index") == 0 && x && x->n_vars == 1 ? teg_raise_maker(r, x->vars[0]) : NULL;
+        const struct teg_mil_arg *const from =
+            read && strcmp(read->type, "read_state") == 0 ? teg_mil_find_arg(read, "input") : NULL;
+        if (!from || from->n_vars != 1 || from->vars[0] != r->states[state].var)
+            continue;
+        const struct teg_mil_var *const end = teg_mil_arg_var(r->program, op, "end");
+        const struct teg_mil_const *const c = end ? end->constant : NULL;
+        int32_t at;
+        if (!c || c->type.dtype != TEG_MIL_INT32 || c->type.rank != 1 || c->type.dims[0] != type->rank ||
+            teg_mil_find_arg(op, "end_mask"))
+            return type->dims[slot_dim];
+        memcpy(&at, c->bytes + 4 * slot_dim, sizeof at);
+        most = at > most ? at : most;
+    }
+    return most > 0 && most < type->dims[slot_dim] ? most : type->dims[slot_dim];
+}
+
+int64_t teg_raise_seen(struct raiser *r, uint32_t state)
+{
+    struct state *const s = &r->states[state];
+    const struct teg_mil_type *const type = type_of(r, state);
+    for (int32_t d = 0; d < type->rank && !s->n_seen; d++)
+        if (s->roles[d] == ROLE_SLOT)
+            s->n_seen = find_seen(r, state, d);
+    if (s->n_seen < r->context)
+        r->context = s->n_seen;
+    return s->n_seen;
+}
+
+/* ---- rows that may be padding ---- */
+
+static void rule_slice_by_size(struct raiser *r, struct meaning *m)
+{
+    const struct meaning *const x = teg_raise_arg(r, "x");
+    struct amount end[TEG_MIL_MAX_RANK];
+    const struct amount *begin, *size;
+    uint32_t nb, ns;
+    enum role roles[TEG_MIL_MAX_RANK];
+    if (x->kind != STATE || x->n_writes != r->states[x->state].n_writes) {
+        teg_raise_no(r, m, "expected the newest content of a state, found another value");
+        return;
+    }
+    const struct teg_mil_type *const type = type_of(r, x->state);
+    bool good = teg_raise_ints(r, teg_raise_arg(r, "begin"), &begin, &nb) &&
+                teg_raise_ints(r, teg_raise_arg(r, "size"), &size, &ns) && (int32_t)nb == type->rank && ns == nb;
+    for (int32_t d = 0; d < type->rank && good; d++)
+        end[d] = (struct amount){begin[d].n + size[d].n, begin[d].t + size[d].t, begin[d].p + size[d].p};
+    good = good && find_roles(r, type, begin, end, roles);
+    for (int32_t d = 0; d < type->rank && good; d++) {
+        const struct factor columns = {AXIS_COLUMNS, teg_amount(type->dims[d]), -(d + 1)};
+        const struct factor tokens = {AXIS_TOKENS, r->tokens, 0};
+        good = teg_view_add_dim(&m->view, roles[d] == ROLE_SLOT ? &tokens : &columns, roles[d] != ROLE_ROW);
+    }
+    if (!good) {
+        teg_raise_no(r, m, "expected a layer's slots P … P + T - 1 with all heads, found other bounds");
+        return;
+    }
+    m->kind = OLD_ROWS;
+    m->state = x->state;
+    m->add = row_of(type, roles, begin);
+}
+
+static bool is_padding(const struct meaning *m, enum kind kind)
+{
+    return m->kind == kind && m->a && m->a->kind == POSITIONS;
+}
+
+bool teg_raise_guard_binary(struct raiser *r, struct meaning *m, const struct meaning *a, const struct meaning *b)
+{
+    if (strcmp(r->op->type, "add") == 0) {
+        if (a->kind == PADDING_ROWS) {
+            const struct meaning *const other = a;
+            a = b;
+            b = other;
+        }
+        if (a->kind != REAL_ROWS || b->kind != PADDING_ROWS)
+            return false;
+        *m = *b;
+        m->kind = GUARDED;
+        m->a = a->a;
+        m->view = a->view;
+        return true;
+    }
+    if (a->kind != ROWS && a->kind != OLD_ROWS) {
+        const struct meaning *const other = a;
+        a = b;
+        b = other;
+    }
+    if (a->kind == OLD_ROWS && is_padding(b, NEGATIVE) && teg_view_covers(&a->view, &b->view)) {
+        *m = *a;
+        m->kind = PADDING_ROWS;
+        return true;
+    }
+    if (a->kind != ROWS || !is_padding(b, NOT_NEGATIVE) || !teg_view_covers(&a->view, &b->view))
+        return false;
+    m->kind = REAL_ROWS;
+    m->a = a;
+    m->view = a->view;
+    return true;
+}
+
 const struct teg_raise_row teg_raise_state_rows[] = {
-    {"read_state", rule_read_state}, {"write_state", rule_write_state}, {"slice_update", rule_slice_update},
-    {"scatter_nd", rule_scatter_nd}, {"reduce_sum", rule_reduce_sum},   {NULL, NULL},
+    {"read_state", rule_read_state},
+    {"write_state", rule_write_state},
+    {"slice_update", rule_slice_update},
+    {"scatter_nd", rule_scatter_nd},
+    {"reduce_sum", rule_reduce_sum},
+    {"slice_by_size", rule_slice_by_size},
+    {NULL, NULL},
 };

@@ -209,6 +209,16 @@ bool teg_view_same(const struct view *a, const struct view *b)
     return true;
 }
 
+bool teg_view_covers(const struct view *large, const struct view *small)
+{
+    if (small->rank != large->rank)
+        return false;
+    for (uint32_t d = 0; d < small->rank; d++)
+        if (small->count[d] && !same_dim(large, d, small, d))
+            return false;
+    return true;
+}
+
 bool teg_view_broadcast(const struct view *a, const struct view *b, struct view *out)
 {
     const uint32_t rank = a->rank > b->rank ? a->rank : b->rank;

@@ -216,9 +216,9 @@ static bool read_encoding(struct raiser *r, teg_mil_var_id var, struct teg_encod
 {
     const struct teg_mil_var *const v = &r->program->vars[var];
     *e = (struct teg_encoding_part){0};
-    if (v->constant || v->op >= r->function->block.n_ops)
+    const struct teg_mil_op *const op = v->constant ? NULL : teg_raise_maker(r, var);
+    if (!op)
         return false;
-    const struct teg_mil_op *const op = &r->function->block.ops[v->op];
     for (size_t i = 0; i < sizeof encodings / sizeof *encodings; i++)
         if (strcmp(op->type, encodings[i].type) == 0)
             return encodings[i].read(r, op, e, columns);

@@ -191,15 +191,17 @@ static void test_refused(void **state)
     static const struct {
         const char *name, *from, *to, *message;
     } cases[] = {
-        {"g1", "silu(", "softplus(", "op g1 (softplus): expected an op that language models are made of, found this one"},
+        {"g1", "silu(", "softplus(",
+         "op g1 (softplus): expected an op that language models are made of, found this one"},
         {"sq", "fp32(2)", "fp32(3)", "op sq (pow): expected a square, found another power"},
         {"mean", "([-1])", "([1])", "op mean (reduce_mean): expected the mean over the columns of a row or a head"},
         {"q1", "([1, -1, 2, 2])", "([1, 2, -1, 2])", "op q1 (reshape): expected a shape that keeps tokens and heads"},
         {"q", "([0, 2, 1, 3])", "([0, 3, 1, 2])", "expected [..., T, K] times [..., slots, K], found another layout"},
-        {"K0", "([1, 1, 8, 2])", "([1, 1, 4, 2])", "op K0 (slice_by_index): expected all slots of one layer"},
+        {"K0", "([1, 1, 8, 2])", "([1, 1, 4, 2])",
+         "op K1 (slice_by_index): expected columns, the last token, or the slots in use"},
         {"s2", "add(", "sub(", "op s2 (sub): expected positions or a mask, found other terms"},
         {"s2", "y = mask", "y = fp32(0)", "op s2 (add): expected scores times a number, or plus a mask"},
-        {"p", "int32(-1)", "int32(1)", "op p (softmax): expected masked scores over their last dimension"},
+        {"p", "int32(-1)", "int32(1)", "op p (softmax): expected masked scores over the dimension of their keys"},
         {"a1", "([0, 2, 1, 3])", "([0, 1, 2, 3])", "op a2 (reshape): expected a shape that keeps tokens and heads"},
         {"u1", "begin = vb, end = ve", "begin = kb, end = ke", "expected each layer's cache to be written once a call"},
         {"u1", "update = v", "update = q", "expected this call's rows in the cache's layout, found another update"},
