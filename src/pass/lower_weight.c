@@ -178,7 +178,7 @@ static enum teg_status settle(struct lowerer *l, struct weight *w, const struct 
     struct teg_quant_rule rule = *wanted;
     const struct teg_value *const v = w->value;
     const bool is_half = rule.method == TEG_QUANT_F16 && rule.sparsity == 0 && rule.keep_n == 0;
-    if (l->o->keep_blocks && teg_quant_reencode_layout(v->dtype, w->rows, w->columns, &w->form)) {
+    if (l->o->keep_blocks && !v->encoding && teg_quant_reencode_layout(v->dtype, w->rows, w->columns, &w->form)) {
         w->keep_blocks = true;
         return TEG_OK;
     }

@@ -371,26 +371,35 @@ static bool has_embeddings(const struct raiser *r, teg_value_id logits)
     return r->table_ids >= (int64_t)teg_value_width(&r->graph->values[logits]);
 }
 
+static teg_value_id emit_cap(struct raiser *r, teg_value_id x, float cap)
+{
+    return teg_raise_emit(r, &(struct teg_op){.kind = TEG_OP_SOFTCAP, .n_inputs = 1, .inputs = {x}, .attr.cap = cap});
+}
+
 static const char *several_heads(struct raiser *r, const struct meaning *const *outputs, size_t n)
 {
     const char *why = NULL;
     teg_mil_var_id *const weights = teg_raise_alloc(r, n, sizeof *weights);
+    const float cap = outputs[0]->cap;
+    const struct meaning *const first = outputs[0]->kind == CAPPED ? outputs[0]->a : outputs[0];
     for (size_t i = 0; weights && i < n; i++) {
-        const struct meaning *const o = outputs[i];
-        const bool fits = o->kind == ROWS && o->is_linear && o->a == outputs[0]->a && o->bias == TEG_MIL_NO_VAR &&
-                          o->scale == 1 && o->weight_transposed == outputs[0]->weight_transposed &&
-                          teg_view_width(&o->view) == o->columns;
+        const struct meaning *const o = outputs[i]->kind == CAPPED ? outputs[i]->a : outputs[i];
+        const bool fits = o->kind == ROWS && o->is_linear && outputs[i]->cap == cap && o->a == first->a &&
+                          o->bias == TEG_MIL_NO_VAR && o->scale == 1 &&
+                          o->weight_transposed == first->weight_transposed && teg_view_width(&o->view) == o->columns;
         if (!fits)
             return o->kind == NOTHING ? o->why
                                       : "outputs: expected the parts of one head's logits, found another value";
         weights[i] = o->weight;
     }
-    const teg_value_id x = weights ? teg_raise_value(r, outputs[0]->a, &why) : TEG_NO_VALUE;
+    const teg_value_id x = weights ? teg_raise_value(r, first->a, &why) : TEG_NO_VALUE;
     const teg_value_id w =
-        x == TEG_NO_VALUE ? x : teg_raise_stack(r, weights, (uint32_t)n, outputs[0]->weight_transposed, &why);
+        x == TEG_NO_VALUE ? x : teg_raise_stack(r, weights, (uint32_t)n, first->weight_transposed, &why);
     if (w == TEG_NO_VALUE)
         return why ? why : "out of memory";
     r->graph->logits = teg_raise_emit(r, &(struct teg_op){.kind = TEG_OP_LM_HEAD, .n_inputs = 2, .inputs = {x, w}});
+    if (cap > 0 && r->status == TEG_OK)
+        r->graph->logits = emit_cap(r, r->graph->logits, cap);
     return r->status == TEG_OK && !has_embeddings(r, r->graph->logits) ? too_few : NULL;
 }
 
@@ -411,9 +420,11 @@ static const char *read_outputs(struct raiser *r)
     if (o->kind == NOTHING)
         return o->why;
     const struct factor *const f = o->view.rank ? teg_view_single(&o->view, o->view.rank - 1) : NULL;
-    if (o->kind != ROWS || !f || f->axis != AXIS_COLUMNS || f->size.n != o->columns)
+    if ((o->kind != ROWS && o->kind != CAPPED) || !f || f->axis != AXIS_COLUMNS || f->size.n != o->columns)
         return "outputs: expected logits [1, T, V], found another value";
-    const teg_value_id logits = teg_raise_value(r, o, &why);
+    teg_value_id logits = teg_raise_value(r, o->kind == CAPPED ? o->a : o, &why);
+    if (o->kind == CAPPED && logits != TEG_NO_VALUE)
+        logits = emit_cap(r, logits, o->cap);
     if (logits == TEG_NO_VALUE)
         return why ? why : "out of memory";
     r->graph->logits = logits;

@@ -124,6 +124,7 @@ enum kind {
     ERF,        /* of rows */
     ERF_PLUS,   /* (1 + erf of rows) times gain */
     TANH,       /* of rows a */
+    CAPPED,     /* cap · tanh(rows a / cap): logits */
     MAGNITUDES, /* |rows| */
     MAXIMA,     /* the largest of a row or head, at least `least` */
     BY_MAX,     /* rows divided by that */

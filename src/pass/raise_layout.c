@@ -35,6 +35,7 @@ bool teg_raise_may_move(const struct meaning *m)
     case ERF:
     case ERF_PLUS:
     case TANH:
+    case CAPPED:
     case CACHE:
     case ATTENDED:
     case OLD_LAYER:

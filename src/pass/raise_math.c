@@ -388,21 +388,15 @@ static void two_rows(struct raiser *r, struct meaning *m, const struct meaning *
 /* s · tanh(x · k): tanh's rows have k as their scale. */
 static void softcap(struct raiser *r, struct meaning *m, const struct meaning *x, float cap)
 {
-    const char *why = NULL;
     struct meaning *const rows = rows_in(r, x);
     if (!rows)
         return;
     const float rest = rows->scale * cap; /* 1 but for the rounding of 1/cap */
     rows->scale = fabsf(rest - 1) < 1e-6f ? 1 : rest;
-    const teg_value_id v = teg_raise_value(r, rows, &why);
-    if (v == TEG_NO_VALUE) {
-        teg_raise_no(r, m, "%s", why ? why : "out of memory");
-        return;
-    }
-    const teg_value_id out =
-        teg_raise_emit(r, &(struct teg_op){.kind = TEG_OP_SOFTCAP, .n_inputs = 1, .inputs = {v}, .attr.cap = cap});
-    teg_raise_rows(m, out, teg_view_width(&x->view), &x->view);
-    m->last = x->last;
+    *m = *rows;
+    m->kind = CAPPED;
+    m->a = rows;
+    m->cap = cap;
 }
 
 /* Rows or a cache times ones of a larger shape: repeats by broadcasting. */
