@@ -16,6 +16,8 @@ static uint64_t visible_keys(size_t first, size_t n, size_t window)
 
 static uint64_t bytes_of(const struct teg_step *s)
 {
+    if (s->encoding)
+        return teg_qgemm_form_bytes(&s->form, s->out.width, s->k);
     return s->gemm ? teg_qgemm_packed_bytes(s->weight_dtype, s->out.width, s->k) : s->weight_row_bytes * s->out.width;
 }
 
