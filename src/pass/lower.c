@@ -445,5 +445,5 @@ const struct teg_lowered_weight *teg_lowered_weight(const struct teg_lowered *lo
     const struct weight *w = lowered->weights;
     for (size_t i = lowered->n_weights; w && i-- > index + 1;)
         w = w->next;
-    return w ? w->report : NULL;
+    return w && index < lowered->n_weights ? w->report : NULL;
 }
