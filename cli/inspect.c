@@ -12,7 +12,7 @@
 
 struct inspect_args {
     struct cli_model_args model;
-    const char *target;
+    const char *target, *why_not;
     bool metadata, weights, ops, plan, functions, states, json;
 };
 
@@ -38,6 +38,11 @@ static const struct cli_option option_table[] = {
      .offset = ARG(functions),
      .help = "packages: every function with its inputs, outputs and states"},
     {.name = "states", .type = CLI_FLAG, .offset = ARG(states), .help = "packages: every state: type, shape, bytes"},
+    {.name = "why-not",
+     .type = CLI_TEXT,
+     .offset = ARG(why_not),
+     .placeholder = "OP",
+     .help = "packages: why an op with OP in its name or type is not raised: which condition failed"},
     CLI_TARGET_OPTION(struct inspect_args, target),
 };
 
@@ -290,6 +295,7 @@ static int open_model(const char *path, const struct inspect_args *args, struct 
 static int inspect_package(const char *path, const struct inspect_args *args)
 {
     const struct cli_inspect_program what = {.target = args->target,
+                                             .why_not = args->why_not,
                                              .metadata = args->metadata,
                                              .weights = args->weights,
                                              .ops = args->ops,
@@ -305,11 +311,12 @@ static int inspect(const struct cli_line *line, const void *ptr)
     struct teg_model *model = NULL;
     if (cli_is_program(line->operands[0]) && !args->plan) /* a plan is that of a language model, in a package too */
         return inspect_package(line->operands[0], args);
-    if (args->functions || args->states || args->target)
+    if (args->functions || args->states || args->target || args->why_not)
         return cli_usage(
             "bad option: --%s: %s: expected a Core ML package without --plan, found another; use --ops or --plan",
             args->functions ? "functions"
             : args->states  ? "states"
+            : args->why_not ? "why-not"
                             : "target",
             line->operands[0]);
     int code = open_model(line->operands[0], args, &model);
@@ -325,7 +332,9 @@ const struct cli_command cli_command_inspect = {
     .summary = "show what is inside a model",
     .details =
         "Prints the facts of a model: format, architecture, sizes; of a Core ML package its functions and the oldest "
-        "systems that can run it, with the reasons. The options add or choose sections: they are printed in the "
+        "systems that can run it, with the reasons; where it is a language model, its contract: what each input, "
+        "output and "
+        "state is for. The options add or choose sections: they are printed in the "
         "order metadata, functions, states, weights, ops, plan. With --json the facts are always there, and ops "
         "and plan are arrays of lines.",
     .options = option_table,

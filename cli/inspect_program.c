@@ -380,6 +380,135 @@ static int dump_ops(struct cli_output *output, json_t *lines, const struct teg_p
     return CLI_DONE;
 }
 
+/* ---- as a language model ---- */
+
+static double percent(const struct teg_recognition *r)
+{
+    return r->n_ops ? 100.0 * (double)r->n_understood / (double)r->n_ops : 0;
+}
+
+/* A function with states or a contract is worth a word; that a classifier is no language model is not. */
+static bool worth_telling(const struct teg_function *f, const struct teg_recognition *r)
+{
+    return r->is_model || f->n_states > 0;
+}
+
+static int print_models(struct cli_output *output, const struct teg_program *program, bool ops)
+{
+    for (size_t i = 0; i < teg_program_info(program)->n_functions; i++) {
+        struct teg_function f = {0};
+        struct teg_recognition r = {0};
+        struct teg_error err = {0};
+        (void)teg_program_function(program, i, &f);
+        if (teg_program_recognise(program, f.name, &r, &err) != TEG_OK)
+            return cli_fail_library(&err);
+        if (ops) {
+            (void)cli_output_printf(output, "raised ");
+            (void)cli_output_name(output, f.name, 0);
+            (void)cli_output_printf(output, ": %zu of %zu ops, %.4g %%%s%s\n", r.n_understood, r.n_ops, percent(&r),
+                                    r.is_model ? ": " : "", r.is_model ? r.composites.bytes : "");
+            (void)cli_output_write(output, r.ops.bytes, r.ops.n_bytes);
+        } else if (r.is_model) {
+            (void)cli_output_printf(output, "language model, %.4g %% of %zu ops raised\n", percent(&r), r.n_ops);
+            (void)cli_output_write(output, r.contract.bytes, r.contract.n_bytes);
+        }
+        if (!r.is_model && (ops || worth_telling(&f, &r))) {
+            (void)cli_output_printf(output, "no language model: ");
+            (void)cli_output_name(output, f.name, 0);
+            (void)cli_output_printf(output, ": ");
+            (void)cli_output_name(output, r.reason.bytes, 0);
+            (void)cli_output_write(output, "\n", 1);
+        }
+        teg_recognition_free(&r);
+    }
+    return CLI_DONE;
+}
+
+static json_t *json_lines(const struct teg_text *text)
+{
+    json_t *const lines = json_array();
+    for (size_t start = 0; start < text->n_bytes;) {
+        const char *const end = memchr(text->bytes + start, '\n', text->n_bytes - start);
+        const size_t n = end ? (size_t)(end - (text->bytes + start)) : text->n_bytes - start;
+        json_array_append_new(lines, cli_json_text(text->bytes + start, n));
+        start += n + 1;
+    }
+    return lines;
+}
+
+static int json_models(json_t *document, const struct teg_program *program, bool ops)
+{
+    json_t *const list = json_array();
+    for (size_t i = 0; i < teg_program_info(program)->n_functions; i++) {
+        struct teg_function f = {0};
+        struct teg_recognition r = {0};
+        struct teg_error err = {0};
+        (void)teg_program_function(program, i, &f);
+        if (teg_program_recognise(program, f.name, &r, &err) != TEG_OK) {
+            json_decref(list);
+            return cli_fail_library(&err);
+        }
+        json_t *const item =
+            json_pack("{s:o, s:b, s:o, s:o, s:o, s:o}", "function", cli_json_text(f.name, strlen(f.name)), "is_model",
+                      r.is_model, "n_ops", cli_json_u64(r.n_ops), "n_understood", cli_json_u64(r.n_understood),
+                      "contract", json_lines(&r.contract), "reason",
+                      r.is_model ? json_null() : cli_json_text(r.reason.bytes, r.reason.n_bytes));
+        if (ops)
+            json_object_set_new(item, "ops", json_lines(&r.ops));
+        json_array_append_new(list, item);
+        teg_recognition_free(&r);
+    }
+    json_object_set_new(document, "language_models", list);
+    return CLI_DONE;
+}
+
+/* ---- why not ---- */
+
+static int get_why_not(const struct teg_program *program, size_t index, const char *op, struct teg_function *f,
+                       struct teg_text *text)
+{
+    struct teg_error err = {0};
+    (void)teg_program_function(program, index, f);
+    return teg_program_why_not(program, f->name, op, text, &err) == TEG_OK ? CLI_DONE : cli_fail_library(&err);
+}
+
+static int print_why_not(struct cli_output *output, const struct teg_program *program, const char *op)
+{
+    int code = CLI_DONE;
+    for (size_t i = 0; i < teg_program_info(program)->n_functions && code == CLI_DONE; i++) {
+        struct teg_function f = {0};
+        struct teg_text text = {0};
+        code = get_why_not(program, i, op, &f, &text);
+        if (code != CLI_DONE)
+            break;
+        (void)cli_output_printf(output, "function ");
+        (void)cli_output_name(output, f.name, 0);
+        (void)cli_output_printf(output, text.n_bytes ? "\n"
+                                                     : ": every op that has this in its name or type is "
+                                                       "understood\n");
+        (void)cli_output_write(output, text.bytes, text.n_bytes);
+        teg_text_free(&text);
+    }
+    return code;
+}
+
+static int json_why_not(json_t *document, const struct teg_program *program, const char *op)
+{
+    json_t *const all = json_object();
+    int code = CLI_DONE;
+    for (size_t i = 0; i < teg_program_info(program)->n_functions && code == CLI_DONE; i++) {
+        struct teg_function f = {0};
+        struct teg_text text = {0};
+        code = get_why_not(program, i, op, &f, &text);
+        json_t *const name = cli_json_text(f.name, strlen(f.name));
+        json_object_set_new(all, json_string_value(name), json_lines(&text));
+        json_decref(name);
+        teg_text_free(&text);
+    }
+    json_object_set_new(document, "why_not", all);
+    return code;
+}
+
 /* ---- the command ---- */
 
 static int print_all(const struct teg_program *program, const struct cli_inspect_program *what)
@@ -387,8 +516,10 @@ static int print_all(const struct teg_program *program, const struct cli_inspect
     static struct cli_output output;
     int code = CLI_DONE;
     (void)cli_output_open(&output, NULL);
-    if (!what->metadata && !what->functions && !what->states && !what->weights && !what->ops)
+    if (!what->metadata && !what->functions && !what->states && !what->weights && !what->ops && !what->why_not) {
         print_facts(&output, program);
+        code = print_models(&output, program, false);
+    }
     if (what->metadata)
         print_metadata(&output, program);
     if (what->functions)
@@ -397,8 +528,12 @@ static int print_all(const struct teg_program *program, const struct cli_inspect
         print_states(&output, program);
     if (what->weights)
         print_weights(&output, program);
-    if (what->ops)
+    if (code == CLI_DONE && what->ops)
         code = dump_ops(&output, NULL, program);
+    if (code == CLI_DONE && what->ops)
+        code = print_models(&output, program, true);
+    if (code == CLI_DONE && what->why_not)
+        code = print_why_not(&output, program, what->why_not);
     const int closed = cli_output_close(&output, code == CLI_DONE);
     return code != CLI_DONE ? code : closed;
 }
@@ -406,14 +541,16 @@ static int print_all(const struct teg_program *program, const struct cli_inspect
 static int json_all(const struct teg_program *program, const struct cli_inspect_program *what)
 {
     json_t *document = json_facts(program);
-    int code = CLI_DONE;
+    int code = json_models(document, program, what->ops);
     if (what->metadata)
         json_object_set_new(document, "metadata", json_metadata(program));
     if (what->states)
         json_object_set_new(document, "states", json_states(program));
     if (what->weights)
         json_object_set_new(document, "weights", json_weights(program));
-    if (what->ops) {
+    if (code == CLI_DONE && what->why_not)
+        code = json_why_not(document, program, what->why_not);
+    if (code == CLI_DONE && what->ops) {
         json_t *lines = json_array();
         code = dump_ops(NULL, lines, program);
         json_object_set_new(document, "ops", lines);

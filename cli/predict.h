@@ -20,7 +20,7 @@ int cli_predict_write(const struct teg_values *outputs, const char *path);
 
 /* inspect_program.c: the same for packages as inspect.c for language models. */
 struct cli_inspect_program {
-    const char *target;
+    const char *target, *why_not;
     bool metadata, weights, ops, functions, states, json;
 };
 bool cli_is_program(const char *path);

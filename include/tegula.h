@@ -459,6 +459,24 @@ TEG_API size_t teg_program_find_function(const struct teg_program *program, cons
 TEG_API enum teg_status teg_program_dump(const struct teg_program *program, const char *function, struct teg_text *text,
                                          struct teg_error *err);
 
+/* A function seen as a language model: what teg_model_open makes of it. */
+struct teg_recognition {
+    bool is_model;              /* its graph is known; else it runs op by op */
+    size_t n_ops, n_understood; /* that outputs or states need, weights not counted; of those, with a known meaning */
+    struct teg_text contract;   /* lines "input      ids: token ids [1, ?]": what everything is for; a model only */
+    struct teg_text composites; /* "1 embedding, 5 rms_norm, …": what the ops became; a model only */
+    struct teg_text ops;        /* the graph, an op a line; a model only */
+    struct teg_text reason;     /* why it is no model; else empty */
+};
+/* NULL: the default function. On success the texts belong to the caller. */
+TEG_API enum teg_status teg_program_recognise(const struct teg_program *program, const char *function,
+                                              struct teg_recognition *recognition, struct teg_error *err);
+TEG_API void teg_recognition_free(struct teg_recognition *recognition);
+/* A line for every op without a known meaning, or only for those with `op` in their name or type: which condition
+ * failed. Empty where there is none. */
+TEG_API enum teg_status teg_program_why_not(const struct teg_program *program, const char *function, const char *op,
+                                            struct teg_text *text, struct teg_error *err);
+
 enum teg_element {
     TEG_ELEMENT_F16, /* IEEE half, as uint16_t bits */
     TEG_ELEMENT_F32,
