@@ -80,12 +80,14 @@ json_t *cli_generation_json(const struct generator *g, const struct generation *
                               "kv_bytes", cli_json_u64(memory.kv_bytes),                                   //
                               "scratch_bytes", cli_json_u64(memory.scratch_bytes),                         //
                               "peak_rss_bytes", cli_json_u64(cli_peak_rss_bytes()));
-    json_t *document = json_pack("{s:o, s:I, s:o, s:s, s:o, s:o, s:o, s:o}",              //
+    const char *const overflow = teg_session_overflow(g->session);
+    json_t *document = json_pack("{s:o, s:I, s:o, s:s, s:o, s:o, s:o, s:o, s:o}",         //
                                  "text", cli_json_text(out->text.data, out->text.n),      //
                                  "prompt_tokens", (json_int_t)out->prompt_tokens,         //
                                  "tokens", cli_json_ids(out->tokens.data, out->tokens.n), //
                                  "stop", out->stop ? out->stop : "interrupt",             //
-                                 "prefill", prefill, "decode", decode, "memory", bytes, "options", options_json(g));
+                                 "prefill", prefill, "decode", decode, "memory", bytes, "options", options_json(g),
+                                 "overflow_op", overflow ? cli_json_text(overflow, strlen(overflow)) : json_null());
     if (messages && (!document || json_object_set_new(document, "messages", messages) != 0)) {
         json_decref(document);
         document = NULL;

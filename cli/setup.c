@@ -89,7 +89,10 @@ int cli_session_open(const struct teg_model *model, const struct cli_session_arg
 
 void cli_session_close(struct teg_session *session)
 {
+    const char *const overflow = session ? teg_session_overflow(session) : NULL;
     cli_interrupt_watch(NULL);
+    if (overflow)
+        fprintf(stderr, "first fp16 overflow: %s\n", overflow);
     teg_session_free(session);
 }
 

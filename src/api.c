@@ -1,6 +1,7 @@
 /* api.c: tegula.h over the modules. A model is what opening leaves behind: the source with its mapped file, the
  * tokenizer, the graph and the plan, all in one arena and all immutable from then on. */
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -170,12 +171,33 @@ static bool wants_fast(const struct teg_model *model, enum teg_mode mode)
     return may_be_fast(model, mode) && (mode == TEG_MODE_FAST || teg_plan_gains(model->graph));
 }
 
-/* A package's states are fp16. */
+/* A package's states are fp16, and what a device keeps. */
 static enum teg_kv_type default_kv(const struct teg_model *model, bool fast)
 {
     if (fast && model->plan->attend.integer_gains)
         return TEG_KV_I16;
     return fast || model->program || model->emulates ? TEG_KV_F16 : TEG_KV_F32;
+}
+
+/* Of a step: what its op is, its weight, and the layer that the weights up to there are named for. */
+static void place_step(const void *ctx, uint32_t step, char *text, size_t n)
+{
+    const struct teg_model *const model = ctx;
+    const struct teg_graph *const g = model->graph;
+    const uint32_t last = model->plan->steps[step].op;
+    const char *weight = "";
+    long layer = -1;
+    for (uint32_t i = 0; i <= last && i < g->n_ops; i++)
+        for (uint32_t k = 0; k < g->ops[i].n_inputs; k++) {
+            const struct teg_value *const v = &g->values[g->ops[i].inputs[k]];
+            const long found = v->kind == TEG_VALUE_CONST && v->name ? teg_lm_layer_in(v->name) : -1;
+            layer = found >= 0 ? found : layer;
+            if (i == last && v->kind == TEG_VALUE_CONST && v->name)
+                weight = v->name;
+        }
+    const int used = snprintf(text, n, "op %s%s%.120s", teg_op_name(g->ops[last].kind), *weight ? " " : "", weight);
+    if (layer >= 0 && used > 0 && (size_t)used < n)
+        (void)snprintf(text + used, n - (size_t)used, " (layer %ld)", layer);
 }
 
 static enum teg_status open_graph(struct teg_model *model, const struct teg_model_options *o,
@@ -193,7 +215,10 @@ static enum teg_status open_graph(struct teg_model *model, const struct teg_mode
                                         .cpu = &model->cpu,
                                         .context_tokens = model->hparams.context,
                                         .original_context = original_context(model->plan),
-                                        .default_kv = default_kv(model, options.fast)};
+                                        .default_kv = default_kv(model, options.fast),
+                                        .emulates_fp16 = model->emulates,
+                                        .place = place_step,
+                                        .place_ctx = model};
     return TEG_OK;
 }
 

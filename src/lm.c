@@ -285,8 +285,7 @@ enum teg_status teg_lm_row(const struct teg_lm *lm, const struct teg_lm_step *st
 
 /* ---- places ---- */
 
-/* The number behind "layer", "layers", "blk" or "h" in a weight's name; -1: none. */
-static long layer_in(const char *name)
+long teg_lm_layer_in(const char *name)
 {
     static const char *const words[] = {"layers", "layer", "blocks", "block", "blk"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
@@ -307,7 +306,7 @@ void teg_lm_place(const struct teg_lm *lm, const struct teg_contract *contract, 
         const struct teg_mil_op *const o = &b->ops[i];
         for (size_t a = 0; a < o->n_args; a++)
             for (size_t k = 0; k < o->args[a].n_vars; k++) {
-                const long found = layer_in(mil->vars[o->args[a].vars[k]].name);
+                const long found = teg_lm_layer_in(mil->vars[o->args[a].vars[k]].name);
                 layer = found >= 0 && strncmp(o->type, "constexpr", 9) != 0 ? found : layer;
             }
         const char *const name = *o->name ? o->name : o->n_outputs ? mil->vars[o->outputs[0]].name : o->type;

@@ -48,6 +48,8 @@ void teg_lm_result_free(const struct teg_lm *lm, struct teg_lm_result *result);
 enum teg_status teg_lm_row(const struct teg_lm *lm, const struct teg_lm_step *step, const struct teg_lm_result *result,
                            size_t row, float *logits, struct teg_error *err);
 
+/* The number behind "layers", "blk" and the like in a weight's name; -1: none. */
+long teg_lm_layer_in(const char *name);
 /* "op NAME (layer 3)": the layer by the names of the weights up to the op. */
 void teg_lm_place(const struct teg_lm *lm, const struct teg_contract *contract, const char *op, char *text, size_t n);
 

@@ -8,7 +8,7 @@
 
 #include "base/check.h"
 #include "eval/eval.h"
-#include "eval/round.h"
+#include "dtype/round.h"
 
 #define MAX_ELEMENTS ((size_t)1 << 40)
 

@@ -8,6 +8,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "dtype/round.h"
 #include "eval/frame.h"
 #include "eval/round.h"
 

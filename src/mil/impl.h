@@ -93,6 +93,10 @@ enum teg_status teg_mil_wire_fail(const struct teg_mil_reader *r, struct teg_spa
     } while (0)
 
 enum teg_status teg_mil_read_spec(struct teg_mil_reader *r, struct teg_span model);
+/* "a neural network": what a Model is that is no ML program, and its message; NULL: none that is known. */
+const char *teg_mil_model_type(struct teg_span model, struct teg_span *content);
+/* pipeline.c: `content` is the Pipeline, `description` its ModelDescription. */
+enum teg_status teg_mil_read_pipeline(struct teg_mil_reader *r, struct teg_span content, struct teg_span description);
 enum teg_status teg_mil_read_text(struct teg_mil_reader *r, struct teg_span text);
 /* The ModelDescription, after the functions are known: interfaces, metadata; then check.c. */
 enum teg_status teg_mil_describe(struct teg_mil_reader *r, struct teg_span message);

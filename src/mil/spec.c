@@ -398,7 +398,7 @@ static const struct {
     {3000, "a serialized model"},
 };
 
-static const char *model_type(struct teg_span model, struct teg_span *content)
+const char *teg_mil_model_type(struct teg_span model, struct teg_span *content)
 {
     struct teg_cursor c = teg_cursor_of(model.bytes, model.n_bytes);
     struct teg_wire_field f;
@@ -411,66 +411,54 @@ static const char *model_type(struct teg_span model, struct teg_span *content)
     return NULL;
 }
 
-/* "an ML program, a neural network": the parts of a pipeline, at most four. */
-static enum teg_status refuse_pipeline(struct teg_mil_reader *r, const char *name, struct teg_span content,
-                                       bool is_wrapped)
-{
-    enum { MOST_NAMED = 4 };
-    char parts[200] = "";
-    size_t n = 0, at = 0;
-    struct teg_wire_field f = {0};
-    if (is_wrapped) { /* PipelineClassifier {1 pipeline} */
-        struct teg_wire_iter outer = teg_wire_iter_of(content, 1);
-        content = teg_wire_each(&outer, &f) ? f.bytes : (struct teg_span){0};
-    }
-    struct teg_wire_iter iter = teg_wire_iter_of(content, 1);
-    while (teg_wire_each(&iter, &f)) {
-        struct teg_span ignored = {0};
-        const char *const type = model_type(f.bytes, &ignored);
-        if (n++ < MOST_NAMED)
-            at += (size_t)snprintf(parts + at, sizeof parts - at, "%s%.40s", n > 1 ? ", " : "",
-                                   type ? type : "an ML program");
-    }
-    MIL_FAIL(r, TEG_ERR_UNSUPPORTED, content.bytes,
-             "expected an ML program, found %s of %zu models (%s%s); save its parts as packages of their own", name, n,
-             parts, n > MOST_NAMED ? ", ..." : "");
-}
-
 static enum teg_status refuse_type(struct teg_mil_reader *r, struct teg_span model)
 {
     struct teg_span content = {0};
-    const char *const name = model_type(model, &content);
+    const char *const name = teg_mil_model_type(model, &content);
     if (!name)
         MIL_FAIL(r, TEG_ERR_FORMAT, model.bytes, "expected an ML program, found no model; export the model again");
-    if (strstr(name, "pipeline"))
-        return refuse_pipeline(r, name, content, strcmp(name, "a pipeline") != 0);
     MIL_FAIL(r, TEG_ERR_UNSUPPORTED, content.bytes ? content.bytes : model.bytes,
              "expected an ML program, found %s; convert the model to an ML program (iOS 15 or later)", name);
 }
 
 struct msg_model {
     uint64_t version;
-    struct teg_span description, program;
+    struct teg_span description, program, classifier, regressor, pipeline;
 };
 static const struct teg_wire_row model_rows[] = {
     {1, TEG_WIRE_UINT, offsetof(struct msg_model, version)},
     {2, TEG_WIRE_SPAN, offsetof(struct msg_model, description)},
+    {200, TEG_WIRE_SPAN, offsetof(struct msg_model, classifier)},
+    {201, TEG_WIRE_SPAN, offsetof(struct msg_model, regressor)},
+    {202, TEG_WIRE_SPAN, offsetof(struct msg_model, pipeline)},
     {502, TEG_WIRE_SPAN, offsetof(struct msg_model, program)},
 };
+
+/* The Pipeline of a model that is one; .bytes NULL: it is none. */
+static struct teg_span pipeline_of(const struct msg_model *m)
+{
+    const struct teg_span wrapped = m->classifier.bytes ? m->classifier : m->regressor; /* {1 pipeline} */
+    struct teg_wire_iter iter = teg_wire_iter_of(wrapped, 1);
+    struct teg_wire_field f;
+    return !wrapped.bytes ? m->pipeline : teg_wire_each(&iter, &f) ? f.bytes : (struct teg_span){wrapped.bytes, 0};
+}
 
 enum teg_status teg_mil_read_spec(struct teg_mil_reader *r, struct teg_span model)
 {
     struct msg_model m = {0};
     MIL_READ(r, model, model_rows, &m, "the Model");
-    if (!m.program.bytes)
+    const struct teg_span pipeline = pipeline_of(&m);
+    if (!m.program.bytes && !pipeline.bytes)
         return refuse_type(r, model);
     if (m.version < TEG_MIL_OLDEST || m.version > TEG_MIL_NEWEST)
         MIL_FAIL(r, TEG_ERR_UNSUPPORTED, model.bytes, "expected specification version %d to %d, found %llu; %s",
                  TEG_MIL_OLDEST, TEG_MIL_NEWEST, (unsigned long long)m.version,
                  m.version > TEG_MIL_NEWEST ? "update tegula" : "export the model again");
     r->program->spec_version = (uint32_t)m.version;
-    TRY(read_program(r, m.program));
     if (!m.description.bytes)
         m.description = (struct teg_span){model.bytes, 0};
+    if (!m.program.bytes)
+        return teg_mil_read_pipeline(r, pipeline, m.description);
+    TRY(read_program(r, m.program));
     return teg_mil_describe(r, m.description);
 }

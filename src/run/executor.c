@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "dtype/round.h"
 
 #define SLICES_PER_THREAD 4              /* linear: enough to even out, few enough to be cheap */
 #define LINEAR_COLUMNS TEG_QGEMM_COLUMNS /* columns are cut in multiples of this */
@@ -128,6 +129,18 @@ static glu_fn glu_kernel(const struct teg_pass *p, const struct teg_step *s)
                                                 : k->gelu_erf_mul_f32;
 }
 
+/* Rounds rows of a step's result to fp16; a finite value that becomes infinite marks the step. */
+static void round_rows(const struct teg_pass *p, const struct teg_step *s, size_t row, size_t n)
+{
+    bool overflowed = false;
+    for (size_t t = row; s->out.used && t < row + n; t++)
+        overflowed = teg_round_f16(row_of(p, &s->out, t), row_of(p, &s->out, t), s->out.width) || overflowed;
+    const unsigned mark = (unsigned)(s - p->plan->steps) + 1;
+    unsigned least = atomic_load(p->overflow);
+    while (overflowed && (least == 0 || mark < least) && !atomic_compare_exchange_weak(p->overflow, &least, mark))
+        ;
+}
+
 static void run_rows(const struct teg_pass *p, const struct teg_step *s, size_t row, size_t n)
 {
     const struct teg_kernels *const k = &p->plan->kernels;
@@ -169,6 +182,8 @@ static void run_rows(const struct teg_pass *p, const struct teg_step *s, size_t 
     default:
         break;
     }
+    if (p->overflow)
+        round_rows(p, s, row, n);
 }
 
 /* ---- steps with a cut of their own ---- */
@@ -306,6 +321,17 @@ static void run_row_slice(void *ctx, size_t slice, size_t worker)
             run_rows(p, &p->plan->steps[job->stage->first_step + i], row, teg_min(ROWS_AT_A_TIME, end - row));
 }
 
+static void round_row_slice(void *ctx, size_t slice, size_t worker)
+{
+    (void)worker;
+    const struct stage_job *const job = ctx;
+    const struct teg_pass *const p = job->pass;
+    const size_t row = p->row0 + slice * job->rows_per_slice;
+    const size_t n = teg_min(job->rows_per_slice, p->row0 + p->n_rows - row);
+    for (uint32_t i = 0; i < job->stage->n_steps; i++)
+        round_rows(p, &p->plan->steps[job->stage->first_step + i], row, n);
+}
+
 static void run_free_slice(void *ctx, size_t slice, size_t worker)
 {
     const struct stage_job *const job = ctx;
@@ -353,6 +379,8 @@ static bool run_stages(struct teg_pass *p, uint32_t first, uint32_t last)
             for (uint32_t k = 0; k < stage->n_steps; k++)
                 n_slices += count_slices(p, &p->plan->steps[stage->first_step + k]);
         teg_pool_run(p->pool, stage->rows ? run_row_slice : run_free_slice, &job, n_slices);
+        if (p->overflow && !stage->rows)
+            teg_pool_run(p->pool, round_row_slice, &job, (p->n_rows + job.rows_per_slice - 1) / job.rows_per_slice);
         if (p->on_value)
             report_values(p, stage);
     }

@@ -28,6 +28,12 @@ struct teg_pass {
     void (*on_value)(void *ctx, const char *name, size_t first_row, size_t n_rows, size_t width, const float *data);
     void *on_value_ctx;
     size_t chunk_row; /* row number of ids[0] in the caller's count, for on_value */
+    /* Rows of x [n_rows, k] that a linear of the graph multiplies; NULL: no cost. Exact plans only. */
+    void (*on_product)(void *ctx, uint32_t op, size_t n_rows, size_t k, const float *x, size_t stride);
+    void *on_product_ctx;
+    /* Not NULL: the result of every step is rounded to fp16, and this is the least step whose result overflowed, plus
+     * 1; 0: none. */
+    atomic_uint *overflow;
 };
 
 /* Everything but the head: appends the chunk's keys and values. False when it was stopped. */

@@ -30,6 +30,8 @@ struct teg_session {
     bool has_logits;
     size_t logits_row; /* in pass.logits */
     atomic_bool stop;
+    atomic_uint overflow; /* of the pass; see executor.h */
+    char overflow_place[192];
 };
 
 static const struct teg_session_ops session_ops;
@@ -152,6 +154,7 @@ static enum teg_status session_alloc(const struct teg_run_model *m, const struct
     s->base.ops = &session_ops;
     s->model = *m;
     atomic_init(&s->stop, false);
+    atomic_init(&s->overflow, 0);
     teg_kv_init(&s->kv, sizes->block, m->allocator);
     s->context_tokens = sizes->context;
     s->n_activation_bytes = sizes->activations;
@@ -165,7 +168,8 @@ static enum teg_status session_alloc(const struct teg_run_model *m, const struct
                                 .scratch_stride = sizes->scratch_stride,
                                 .kv_type = sizes->kv_type,
                                 .long_context = m->original_context && sizes->context > m->original_context,
-                                .stop = &s->stop};
+                                .stop = &s->stop,
+                                .overflow = m->emulates_fp16 ? &s->overflow : NULL};
     if (!s->pass.activations || !s->pass.logits || !s->pass.scratch) {
         run_session_free(s);
         return teg_base_fail_memory(err, "session buffers", sizes->activations + sizes->logits + sizes->scratch);
@@ -248,6 +252,14 @@ static bool run_head(struct teg_session *s, const struct teg_prefill_options *o,
     return !last_chunk || teg_pass_head(&s->pass, row, 1);
 }
 
+/* The first one of the session stays. */
+static void note_overflow(struct teg_session *s)
+{
+    const unsigned mark = atomic_load(&s->overflow);
+    if (mark && !s->overflow_place[0])
+        s->model.place(s->model.place_ctx, mark - 1, s->overflow_place, sizeof s->overflow_place);
+}
+
 static enum teg_status interrupted(struct teg_session *s, size_t n_done, size_t n, struct teg_error *err)
 {
     teg_kv_truncate(&s->kv, s->length);
@@ -280,6 +292,7 @@ static enum teg_status run_session_prefill(struct teg_session *s, const int32_t 
             atomic_store(&s->stop, false);
             return interrupted(s, done, n, err);
         }
+        note_overflow(s);
         memcpy(s->ids + s->length, ids + done, s->pass.n_tokens * sizeof *ids);
         s->length += s->pass.n_tokens;
         done += s->pass.n_tokens;
@@ -381,8 +394,7 @@ static enum teg_status run_session_fork(const struct teg_session *s, struct teg_
 
 static const char *run_session_overflow(const struct teg_session *s)
 {
-    (void)s;
-    return NULL;
+    return s->overflow_place[0] ? s->overflow_place : NULL;
 }
 
 static const struct teg_session_ops session_ops = {

@@ -36,6 +36,10 @@ struct teg_run_model {
     uint32_t context_tokens;   /* trained for */
     uint32_t original_context; /* sessions with more context use long-context RoPE frequencies; 0: none */
     enum teg_kv_type default_kv;
+    bool emulates_fp16; /* the plan is exact, the result of every step is rounded */
+    /* "op NAME (layer 3)" of a step, for messages; with emulates_fp16. */
+    void (*place)(const void *ctx, uint32_t step, char *text, size_t n);
+    const void *place_ctx;
 };
 
 enum teg_status teg_run_session_new(const struct teg_run_model *model, const struct teg_session_options *options,

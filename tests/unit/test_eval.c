@@ -3,7 +3,7 @@
 
 #include "unit/eval_test.h"
 
-#include "eval/round.h"
+#include "dtype/round.h"
 
 /* ---- loading ---- */
 
@@ -106,6 +106,17 @@ static void test_output_rounding(void **state)
     teg_array_drop(NULL, x);
     x = scalar_float(1e6f);
     check_run(&p, &x, NULL, "scalar: inf");
+    teg_array_drop(NULL, x);
+    program_free(&p);
+    /* So is what leaves through a cast from fp16; inside a program exact mode does not round. */
+    p = load_good(15, "tensor<fp32, []> x",
+                  "fp16 h = cast(x = x, dtype = string(\"fp16\"));\n"
+                  "fp32 w = cast(x = h, dtype = string(\"fp32\"));\n"
+                  "fp32 a = mul(x = w, y = fp32(1000));\n"
+                  "fp32 b = sub(x = a, y = fp32(1000));\n",
+                  "w, b", NULL);
+    x = scalar_float(1.0001f);
+    check_run(&p, &x, NULL, "scalar: 1; scalar: 0.100037");
     teg_array_drop(NULL, x);
     program_free(&p);
 }

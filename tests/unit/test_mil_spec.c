@@ -67,14 +67,19 @@ static const struct {
     {"1:8 2{} 500{}", TEG_ERR_UNSUPPORTED, "expected an ML program, found a neural network" CONVERT},
     {"1:8 2{} 402{}", TEG_ERR_UNSUPPORTED, "expected an ML program, found a tree ensemble classifier" CONVERT},
     {"1:8 2{} 3000:1", TEG_ERR_UNSUPPORTED, "expected an ML program, found a serialized model" CONVERT},
+    /* pipelines */
     {"1:8 202{1{500{}} 1{502{}} 2'a' 2'b'}", TEG_ERR_UNSUPPORTED,
-     "expected an ML program, found a pipeline of 2 models (a neural network, an ML program); save its parts as "
-     "packages "
-     "of their own"},
-    {"1:8 200{1{1{403{}} 1{604{}} 1{900{}} 1{900{}} 1{900{}}}}", TEG_ERR_UNSUPPORTED,
-     "expected an ML program, found a pipeline classifier of 5 models (a neural network classifier, a scaler, an "
-     "identity "
-     "model, an identity model, ...); save its parts as packages of their own"},
+     "expected a pipeline of ML programs, found a neural network as model 1 of it; convert that to an ML program (iOS "
+     "15 "
+     "or later)"},
+    {"1:8 200{1{1{403{}} 1{604{}}}}", TEG_ERR_UNSUPPORTED,
+     "expected a pipeline of ML programs, found a neural network classifier as model 1 of it; convert that to an ML "
+     "program (iOS 15 or later)"},
+    {"1:8 202{1{202{}}}", TEG_ERR_UNSUPPORTED,
+     "expected a pipeline of ML programs, found a pipeline as model 1 of it; convert that to an ML program (iOS 15 or "
+     "later)"},
+    {"1:8 201{}", TEG_ERR_FORMAT, "expected a pipeline of 1 to 256 models, found 0"},
+    {"1:8 202{1{1:8}}", TEG_ERR_FORMAT, "expected an ML program, found no model" EXPORT},
     {MODEL("5", "", PROGRAM("")), TEG_ERR_UNSUPPORTED, "expected specification version 6 to 10, found 5" EXPORT},
     {MODEL("11", "", PROGRAM("")), TEG_ERR_UNSUPPORTED,
      "expected specification version 6 to 10, found 11; update tegula"},

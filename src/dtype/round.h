@@ -1,6 +1,6 @@
-/* eval/round.h: float32 values rounded to fp16, in bulk. */
-#ifndef TEG_EVAL_ROUND_H
-#define TEG_EVAL_ROUND_H
+/* dtype/round.h: float32 values rounded to fp16, in bulk. */
+#ifndef TEG_DTYPE_ROUND_H
+#define TEG_DTYPE_ROUND_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,10 +1,10 @@
-/* eval/round.c: rounding to fp16 without leaving float32, so that it vectorises everywhere.
+/* dtype/round.c: rounding to fp16 without leaving float32, so that it vectorises everywhere.
  *
  * Normal values: add half of the last place that stays (13 bits go) plus the tie's parity, and clear what goes; a carry
  * into the exponent is right. Below 2^-14 fp16 has the constant step 2^-24, which is the last place of floats in
  * [0.5, 1): adding and subtracting 0.75 rounds to it. The result equals teg_f16_to_f32(teg_f32_to_f16(x)) for every
  * float, NaN payloads aside. */
-#include "eval/round.h"
+#include "dtype/round.h"
 
 #include <stdint.h>
 #include <string.h>
