@@ -10,7 +10,6 @@
 
 #include "dtype/round.h"
 #include "eval/frame.h"
-#include "eval/round.h"
 
 /* ---- memory of a run ---- */
 
