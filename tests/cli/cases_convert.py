@@ -1,0 +1,227 @@
+"""Cases of `tegula convert`: models of each kind become packages that answer as they do, by our own executor and by an
+independent NumPy program; what cannot be converted is one sentence and leaves nothing behind."""
+
+import json
+import os
+import pathlib
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+
+from harness import LONG, PROGRAM, ROOT, Skip, expect, expect_done, expect_equal, expect_error, read_npy, run, test
+
+TINY = ROOT / "tests" / "data" / "tiny"
+FOLDER = tempfile.TemporaryDirectory()
+IDS = "1,5,9,44,123,7,7,99,3,250,61,12,8,90,33,2,18,19,77,101"
+
+
+def place(name):
+    return os.path.join(FOLDER.name, name)
+
+
+def convert(source, name, *options):
+    result = run("convert", source, "-o", place(name), "--force", *options)
+    expect_done(result)
+    return result
+
+
+def logits(model, *options):
+    file = place("logits.npy")
+    expect_done(run("logits", model, "--ids", IDS, "--last", "--mode", "exact", "-o", file, *options))
+    return read_npy(file)[1]
+
+
+def distance(a, b):
+    return max(abs(x - y) for x, y in zip(a, b)) / max(abs(x) for x in a)
+
+
+def numpy_logits(package):
+    """By tools/run-package.py; skips where there is no NumPy."""
+    if subprocess.run([sys.executable, "-c", "import numpy"], capture_output=True).returncode:
+        raise Skip("no numpy")
+    file = place("numpy.npy")
+    done = subprocess.run([sys.executable, str(ROOT / "tools" / "run-package.py"), package, "--ids", IDS, "-o", file],
+                          capture_output=True, text=True, timeout=LONG)
+    expect_equal(done.returncode, 0, done.stderr[-400:])
+    return read_npy(file)[1]
+
+
+@test()
+def portable_packages():
+    """convert: packages of every tiny model give the logits of their source"""
+    for family in sorted(p.name for p in TINY.iterdir() if (p / "config.json").exists()):
+        convert(TINY / family, "a.mlpackage")
+        expect(distance(logits(TINY / family), logits(place("a.mlpackage"))) < 0.02, f"{family}: logits differ")
+
+
+@test()
+def gguf_packages():
+    """convert: a GGUF's package has its tokenizer: the same ids and text"""
+    convert(TINY / "llama.gguf", "g.mlpackage", "--weights", "int8")
+    text = "The café: 3 < 4\n"
+    for options in ((), ("--special",), ("--bos", "on")):
+        ids = [run("tokenize", m, "-p", text, *options) for m in (TINY / "llama.gguf", place("g.mlpackage"))]
+        expect_done(ids[1])
+        expect_equal(ids[1].out, ids[0].out, f"ids {options}")
+    expect_done(run("run", place("g.mlpackage"), "-p", "Once", "-n", "4", "--temp", "0"))
+
+
+@test()
+def safetensors_tokenizer():
+    """convert: a directory's tokenizer, options and template go along"""
+    convert(TINY / "llama", "t.mlpackage")
+    ids = [run("tokenize", m, "-p", "Once upon a time") for m in (TINY / "llama", place("t.mlpackage"))]
+    expect_equal(ids[1].out, ids[0].out, "ids")
+    items = json.loads(pathlib.Path(place("t.mlpackage"), "Manifest.json").read_text())["itemInfoEntries"].values()
+    names = {i["name"] for i in items}
+    expect({"tokenizer.json", "generation_config.json", "weights", "model.mlmodel"} <= names, names)
+
+
+@test()
+def second_opinion():
+    """convert: NumPy computes the same logits from the files alone, for both profiles and all encodings"""
+    ane = ("--profile", "ane", "--chunk", "32", "--ctx", "128", "--ignore-rules")
+    rows = (("f16",), ("int8",), ("int4/16", "--fit"), ("lut4", "--fit"), ("lut6/tensor",), ("int8", *ane),
+            ("lut4", "--fit", "--softmax", "online", "--kv-tile", "64", *ane),
+            ("f16", "--softmax", "split", "--kv-tile", "32", *ane))
+    for weights, *options in rows:
+        convert(TINY / "llama", "n.mlpackage", "--weights", weights, *options)
+        ours, theirs = logits(place("n.mlpackage")), numpy_logits(place("n.mlpackage"))
+        expect(distance(theirs, ours) < 0.02, f"{weights} {options}: {distance(theirs, ours)}")
+
+
+@test()
+def report():
+    """convert --json: shapes, sizes and errors of each weight, and the measured check"""
+    result = convert(TINY / "llama", "r.mlpackage", "--weights", "int4/16", "--fit", "--check", "--json", "--ctx", "64")
+    document = json.loads(result.out)
+    expect_equal(document["packages"], 1, "packages")
+    weights = {w["name"]: w for w in document["weights"]}
+    expect(len(weights) >= 15, len(weights))
+    for w in weights.values():
+        expect(0 < w["relative_error"] < 0.2 and 4 < w["bits_per_weight"] < 8, w)
+    check = document["check"]
+    expect(check["tokens"] > 10 and 0 < check["kl_mean"] < 1 and check["perplexity_package"] > 1, check)
+    size = os.path.getsize(place("r.mlpackage/Data/com.apple.CoreML/weights/weight.bin"))
+    expect(document["weights_bytes"] <= size < document["weights_bytes"] + 128 * 200, size)
+
+
+@test()
+def repeated():
+    """convert: the same model gives the same bytes, on one thread or several"""
+    convert(TINY / "llama.gguf", "one.mlpackage", "--weights", "lut4", "--fit", "--threads", "1")
+    convert(TINY / "llama.gguf", "two.mlpackage", "--weights", "lut4", "--fit", "--threads", "3", "--memory", "1")
+    for root, _, files in os.walk(place("one.mlpackage")):
+        for name in files:
+            path = pathlib.Path(root, name)
+            other = pathlib.Path(str(path).replace("one.mlpackage", "two.mlpackage"))
+            expect_equal(path.read_bytes(), other.read_bytes(), name)
+
+
+@test()
+def packages_again():
+    """convert: a recognised package gets other sizes, and keeps its tokenizer"""
+    convert(TINY / "llama", "p.mlpackage", "--ctx", "128")
+    convert(place("p.mlpackage"), "q.mlpackage", "--ctx", "64", "--chunk", "16", "--kv-tile", "32")
+    expect(distance(logits(place("p.mlpackage")), logits(place("q.mlpackage"))) < 0.02, "logits differ")
+    expect_done(run("tokenize", place("q.mlpackage"), "-p", "Once"))
+
+
+@test()
+def parts():
+    """convert --split: a folder of packages, their join and the tokenizer"""
+    shutil.rmtree(place("parts"), ignore_errors=True)
+    convert(TINY / "llama", "parts", "--split", "2", "--profile", "ane", "--chunk", "32", "--ctx", "128",
+            "--ignore-rules")
+    names = sorted(os.listdir(place("parts")))
+    expect({"part-1.mlpackage", "part-2.mlpackage", "tegula.json", "tokenizer.json"} <= set(names), names)
+    joined = json.loads(pathlib.Path(place("parts/tegula.json")).read_text())
+    expect_equal([p["path"] for p in joined["parts"]], ["part-1.mlpackage", "part-2.mlpackage"], "parts")
+
+
+@test()
+def explained():
+    """convert --explain: choices and rules, and nothing is written"""
+    result = run("convert", TINY / "llama", "--explain", "--profile", "ane", "--ignore-rules")
+    expect_done(result)
+    expect("SH" in result.text and len(result.text.splitlines()) > 3, result.text)
+
+
+@test()
+def refused():
+    """convert: wrong options and models are one sentence each, and leave nothing"""
+    empty = place("empty")
+    os.makedirs(empty, exist_ok=True)
+    out = os.path.join(empty, "x.mlpackage")
+    llama = TINY / "llama"
+    rows = (
+        ((llama,), 2, "--output"),
+        ((llama, "-o", out + ".zip"), 1, "ends in .mlpackage"),
+        ((llama, "-o", out, "--weights", "int5"), 1, "weights", "expected keep, f16", "'int5'"),
+        ((llama, "-o", out, "--weights", "int4/48"), 1, "expected", "divide"),
+        ((llama, "-o", out, "--weights", "int4/32", "--group-size", "16"), 2, "--group-size", "keep one"),
+        ((llama, "-o", out, "--granularity", "tensor", "--group-size", "16"), 2, "--group-size"),
+        ((llama, "-o", out, "--target", "iOS17"), 1, "expected iOS18", "iOS17"),
+        ((llama, "-o", out, "--target", "Windows"), 1, "target", "Windows"),
+        ((llama, "-o", out, "--ctx", "1M"), 1, "ctx", "expected at most", "1048576"),
+        ((llama, "-o", out, "--profile", "mps"), 2, "portable or ane", "mps"),
+        ((llama, "-o", out, "--split", "2"), 1, "a folder for the parts"),
+        ((llama, "-o", os.path.join(empty, "x"), "--split", "2", "--profile", "portable"), 1, "portable"),
+        ((llama, "-o", out, "--profile", "ane", "--chunk", "30"), 1, "rule SH"),
+        ((llama, "-o", place("nowhere/x.mlpackage")), 1, "No such file"),
+        ((place("nothing"), "-o", out), 1, "nothing"),
+    )
+    for arguments, code, *words in rows:
+        expect_error(run("convert", *arguments), code, *words)
+        expect_equal(os.listdir(empty), [], f"left by {arguments}")
+
+
+@test()
+def existing():
+    """convert: an existing package needs --force, and stays as it is where the new one fails"""
+    convert(TINY / "llama", "e.mlpackage")
+    before = pathlib.Path(place("e.mlpackage"), "Manifest.json").read_bytes()
+    expect_error(run("convert", TINY / "phi3", "-o", place("e.mlpackage")), 1, "found one", "--force")
+    expect_error(run("convert", TINY / "phi3", "-o", place("e.mlpackage"), "--force", "--weights", "int4/7"), 1,
+                 "divide")
+    expect_equal(pathlib.Path(place("e.mlpackage"), "Manifest.json").read_bytes(), before, "manifest")
+
+
+@test()
+def full_disk():
+    """convert: a full disk is an error, and nothing is left"""
+    folder = place("disk")
+    os.makedirs(folder, exist_ok=True)
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000))
+
+    done = subprocess.run([PROGRAM, "convert", str(TINY / "llama"), "-o", os.path.join(folder, "x.mlpackage")],
+                          capture_output=True, text=True, timeout=LONG, preexec_fn=limit)
+    expect_equal(done.returncode, 1, "exit code")
+    expect("File too large" in done.stderr and len(done.stderr.splitlines()) == 1, done.stderr)
+    expect_equal(os.listdir(folder), [], "left")
+
+
+@test()
+def not_a_number():
+    """convert: a weight with NaN is named, with its place"""
+    source = place("nan")
+    shutil.copytree(TINY / "llama", source, dirs_exist_ok=True)
+    name = "model.layers.0.self_attn.q_proj.weight"
+    for file in pathlib.Path(source).glob("*.safetensors"):
+        data = bytearray(file.read_bytes())
+        n = int.from_bytes(data[:8], "little")
+        tensor = json.loads(data[8:8 + n]).get(name)
+        if tensor:
+            break
+    begin = 8 + n + tensor["data_offsets"][0]
+    size = {"F32": 4, "F16": 2, "BF16": 2}[tensor["dtype"]]
+    data[begin + 5 * size:begin + 6 * size] = b"\xff" * size
+    os.chmod(file, 0o644)
+    file.write_bytes(data)
+    expect_error(run("convert", source, "-o", place("nan.mlpackage"), "--weights", "int8"), 1, "q_proj",
+                 "row 0, column 5")
+    expect(not os.path.exists(place("nan.mlpackage")), "a package is left")
