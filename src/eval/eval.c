@@ -369,6 +369,19 @@ static enum teg_status set_inputs(struct teg_eval_frame *f, struct teg_array *co
     return TEG_OK;
 }
 
+/* A reference to the array, or to a rounded copy; NULL: no memory. */
+static struct teg_array *get_output(const struct teg_eval_frame *f, size_t index, struct teg_array *array,
+                                    enum teg_mil_dtype dtype)
+{
+    if (array->form == TEG_FORM_LIST)
+        return teg_array_ref(array);
+    const bool is_half = f->eval->half_outputs[index];
+    struct teg_array *const out = teg_array_as(&f->allocator, array, is_half ? TEG_MIL_FP16 : dtype);
+    if (is_half && out && out != array)
+        out->dtype = dtype;
+    return out;
+}
+
 static enum teg_status get_outputs(struct teg_eval_frame *f, struct teg_array **outputs)
 {
     const struct teg_mil_block *const b = &f->eval->function->block;
@@ -377,8 +390,7 @@ static enum teg_status get_outputs(struct teg_eval_frame *f, struct teg_array **
         const struct teg_array *const a = teg_frame_value(f, b->outputs[i]);
         if (!a)
             FAIL(f->err, TEG_ERR_FORMAT, "cannot predict: output %.100s: expected a value, found none", v->name);
-        outputs[i] = a->form == TEG_FORM_LIST ? teg_array_ref((struct teg_array *)a)
-                                              : teg_array_as(&f->allocator, (struct teg_array *)a, v->type.dtype);
+        outputs[i] = get_output(f, i, (struct teg_array *)a, v->type.dtype);
         if (!outputs[i])
             return teg_base_fail_memory(f->err, "an output", a->n * sizeof(float));
     }

@@ -33,6 +33,7 @@ struct teg_eval {
     struct teg_arena arena;          /* steps and tables */
     struct teg_eval_block block;
     struct teg_array **constants; /* by variable; NULL where it is none */
+    const bool *half_outputs;     /* by output: an fp16 value that a cast has widened at the very end */
     struct teg_kernels kernels;
     struct teg_pool *pool;
 };

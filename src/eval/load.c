@@ -227,6 +227,29 @@ static enum teg_status build_block(struct loader *l, const struct teg_mil_block 
 
 /* ---- the whole ---- */
 
+/* Before iOS16 an output cannot be fp16, so exporters end an fp16 program with casts; its outputs are fp16 values all
+ * the same, as those of a later target are. */
+static enum teg_status find_half_outputs(struct loader *l)
+{
+    struct teg_eval *const e = l->eval;
+    const struct teg_mil_var *const vars = e->program->vars;
+    const struct teg_mil_block *const b = &e->function->block;
+    bool *const half = teg_arena_array(&e->arena, b->n_outputs, sizeof *half);
+    bool *const widened = teg_arena_array(&l->arena, e->program->n_vars, sizeof *widened);
+    if (!half || !widened)
+        return teg_base_fail_memory(l->err, "a program's outputs", b->n_outputs * sizeof *half);
+    for (size_t i = 0; i < b->n_ops; i++) {
+        const struct teg_mil_op *const op = &b->ops[i];
+        const struct teg_mil_arg *const x = strcmp(op->type, "cast") == 0 ? teg_mil_find_arg(op, "x") : NULL;
+        if (x && x->n_vars == 1 && op->n_outputs == 1 && vars[x->vars[0]].type.dtype == TEG_MIL_FP16)
+            widened[op->outputs[0]] = vars[op->outputs[0]].type.dtype == TEG_MIL_FP32;
+    }
+    for (size_t i = 0; i < b->n_outputs; i++)
+        half[i] = widened[b->outputs[i]];
+    e->half_outputs = half;
+    return TEG_OK;
+}
+
 static enum teg_status decode_used(struct loader *l)
 {
     struct teg_eval *const e = l->eval;
@@ -260,6 +283,7 @@ static enum teg_status load(struct loader *l)
     TRY(teg_pool_new(threads, e->options.allocator, &e->pool, l->err));
     TRY(fold_block(l, &e->function->block, 0));
     TRY(build_block(l, &e->function->block, 0, &e->block));
+    TRY(find_half_outputs(l));
     return decode_used(l);
 }
 
