@@ -52,8 +52,8 @@ size_t teg_kv_page_bytes(enum teg_kv_type type, size_t head_width)
 
 size_t teg_attend_scratch_floats(size_t head_width)
 {
-    const size_t w = attend_round(head_width, ATTEND_BLOCK), n = TEG_ATTENTION_ROWS;
-    const size_t integers = (n + 1) * (w + 16) + TEG_TILE_TOKENS * w + n * w / 2 + 2 * n + 16;
+    const size_t w = attend_round(head_width, ATTEND_BLOCK), n = TEG_ATTENTION_ROWS + 1, tokens = TEG_TILE_TOKENS;
+    const size_t integers = tokens * w + n * (tokens + tokens / 2 + w + 16 + w / 2) + 5 * (n + 15);
     const size_t floats = teg_attention_scratch_floats(head_width);
     return integers > floats ? integers : floats;
 }
@@ -81,7 +81,7 @@ static double now(void)
 static double probe(const struct teg_attend *record)
 {
     float q[TEG_ATTENTION_ROWS * PROBE_WIDTH], out[TEG_ATTENTION_ROWS * PROBE_WIDTH];
-    float scratch[5 * TEG_ATTENTION_ROWS * PROBE_WIDTH] __attribute__((aligned(64)));
+    float scratch[10 * TEG_ATTENTION_ROWS * PROBE_WIDTH] __attribute__((aligned(64)));
     char page[TEG_TILE_TOKENS * (4 * PROBE_WIDTH + 8)] __attribute__((aligned(64)));
     void *pages[PROBE_TILES];
     for (size_t i = 0; i < sizeof q / sizeof *q; i++)

@@ -32,10 +32,22 @@ static inline vi v_pair_of(const void *p)
     return (vi){pair, pair, pair, pair};
 }
 
-static inline void v_store16(int16_t *p, vi v)
+static inline void v_store16(int16_t *p, vi a, vi b)
 {
-    for (int i = 0; i < VL; i++)
-        p[i] = (int16_t)v[i];
+    for (int i = 0; i < VL; i++) {
+        p[i] = (int16_t)a[i];
+        p[VL + i] = (int16_t)b[i];
+    }
+}
+
+static inline vi v_codes(const uint8_t *p)
+{
+    return (vi){p[0], p[1], p[2], p[3]};
+}
+
+static inline vi v_code_pairs(const uint8_t *p)
+{
+    return (vi){p[0] | p[1] << 16, p[2] | p[3] << 16, p[4] | p[5] << 16, p[6] | p[7] << 16};
 }
 
 /* Halves to even, for |x| < 2^22. */

@@ -10,21 +10,12 @@
 #define LANES 16 /* partial sums */
 
 typedef int16_t vs __attribute__((vector_size(4 * VL)));
-typedef uint8_t vcode __attribute__((vector_size(VL)));
 
 static const float scale_floor = 0x1p-100f; /* below it scales and their inverses lose bits */
 
 static inline vf v_float(vi v)
 {
     return __builtin_convertvector(v, vf);
-}
-
-/* VL unsigned bytes. */
-static inline vi v_codes(const uint8_t *p)
-{
-    vcode c;
-    memcpy(&c, p, sizeof c);
-    return __builtin_convertvector(c, vi);
 }
 
 static inline float sum_lanes(const float *lanes)
@@ -251,10 +242,7 @@ TEG_INLINE void expand_k(const enum teg_kv_type type, const struct attend_layout
                     const vi c = v_codes(codes + pair);
                     q = (c & 15) | (c >> 4) << 16;
                 } else {
-                    uint16_t two __attribute__((vector_size(2 * VL)));
-                    memcpy(&two, codes + 2 * pair, sizeof two);
-                    const vi c = __builtin_convertvector(two, vi);
-                    q = (c & 255) | (c >> 8) << 16;
+                    q = v_code_pairs(codes + 2 * pair);
                 }
                 q = integers(q, offsets, steps);
                 memcpy(out + 2 * pair, &q, sizeof q);

@@ -5,16 +5,20 @@
  *   ATTEND_NV                               vectors of a register tile, which is ROWS rows high
  *   v_pairs(s, a, b)   s + a0 · b0 + a1 · b1 for pairs of int16 in each 32-bit lane
  *   v_pair_of(p)       the pair at p in every lane, kept in a register
- *   v_store16(p, v)    VL int32 as int16
+ *   v_store16(p, a, b) two vectors of int32 as int16
+ *   v_codes(p)         VL bytes as int32; v_code_pairs(p): 2 · VL bytes as pairs of int16
  *   v_round(x)         to the nearest int32
  *
- * For each tile of 64 keys and ROWS query rows: scores (integers, exact), the greatest of each row, weights relative to
- * it, their integers, and the sum of values (integers, exact), which joins the row's float sum with one fused
- * multiply-add. So the floats of a row know nothing of the rows beside it, of the register tile or of the vector width:
- * sums of weights have 16 partial sums everywhere, everything else is lane by lane.
+ * For each tile of 64 keys: scores of all rows (integers, exact), ROWS at a time; the greatest of each row; weights
+ * relative to it and their integers; sums of values (integers, exact), which join the row's float sums with one fused
+ * multiply-add. All rows take one step before the next: K, then the scores, then V stay in the first-level cache, and
+ * latencies of one row hide behind the others. The floats of a row know nothing of the rows beside it, of the register
+ * tile or of the vector width: sums of weights have 16 partial sums everywhere, all else is lane by lane.
  *
  * Keys that a row does not see are replaced after each step that could carry them (score, weight, integer weight);
  * integers of memory that was never written cannot do harm once their weight is zero. */
+#include <float.h>
+
 #include "kernel/ref/attend_pages_tmpl.h"
 #include "kernel/rows.h"
 
@@ -24,18 +28,25 @@
 
 _Static_assert(TEG_TILE_TOKENS % (NV * VL) == 0, "a tile of keys is whole register tiles");
 
-/* Query rows of a call. Row n_rows is where rows that see nothing of a tile, or do not exist, put what they compute. */
+#define MOST_ROWS (TEG_ATTENTION_ROWS + 1)
+#define ROW_SLOTS (TEG_ATTENTION_ROWS + LANES) /* MOST_ROWS in whole vectors */
+
+/* Query rows of a call. Row n_rows is spare: it fills up the last register tile, and takes what a register tile
+ * computes for a row that sees nothing of a page. */
 struct attend {
     const struct teg_attention_args *a;
-    enum teg_kv_type type;
     struct attend_layout layout;
-    size_t n_rows, n_pairs, stride; /* of q and k; columns of v and out, in elements */
-    int16_t *q;                     /* [n_rows, 2 · n_pairs] */
-    float *unit;                    /* [n_rows] scale of q */
-    float *top;                     /* [n_rows + 1] greatest score so far, in powers of two */
-    float *sum;                     /* [n_rows + 1, 16] sums of weights */
-    float *out;                     /* [n_rows + 1, stride] weighted sums of values */
-    int16_t *k, *v;                 /* expanded page */
+    size_t n_rows, n_pairs, stride;  /* of q and k; columns of v and out, in elements */
+    int16_t *q;                      /* [MOST_ROWS, 2 · n_pairs] */
+    float *sum;                      /* [MOST_ROWS, 16] sums of weights */
+    float *out;                      /* [MOST_ROWS, stride] weighted sums of values */
+    float *scores;                   /* [MOST_ROWS, 64] */
+    int16_t *weights;                /* [MOST_ROWS, 64] */
+    int16_t *k, *v;                  /* expanded page */
+    float *unit, *top;               /* [ROW_SLOTS] scale of q; greatest score so far, in powers of two */
+    float *here_top, *before, *here; /* [ROW_SLOTS] of a tile: greatest score; factors of earlier sums and the tile's */
+    bool whole;                      /* lo and hi are 0 and 64 for all rows */
+    uint8_t lo[ROW_SLOTS], hi[ROW_SLOTS]; /* keys of a tile that each row sees; of n_rows: none */
 };
 
 struct page_view {
@@ -45,13 +56,6 @@ struct page_view {
     float weight[TEG_TILE_TOKENS];  /* v_scale in integers up to ATTEND_P_MAX */
     float weight_unit;              /* one such integer */
     float bad;                      /* 0, or NaN where a scale is */
-};
-
-/* Rows that go through a tile together. */
-struct row_group {
-    const int16_t *q[ROWS];
-    size_t row[ROWS], lo[ROWS], hi[ROWS];
-    float unit[ROWS];
 };
 
 /* 2^x for x <= 0, relative error below 2^-18; 2^-126 for anything smaller. |f| <= 1/2, minimax of degree 4. */
@@ -77,9 +81,10 @@ static inline vi seen(size_t key, size_t lo, size_t hi)
 
 /* Scores of mr rows for all keys, and the greatest that each row sees. */
 TEG_INLINE void score_rows(const size_t mr, const bool partial, const struct attend *s, const struct page_view *t,
-                           const struct row_group *g, float *scores, float *top)
+                           size_t row)
 {
-    const float cap = s->a->softcap * LOG2E;
+    const size_t n_pairs = s->n_pairs;
+    const int16_t *const q = s->q + row * 2 * n_pairs;
     vf greatest[ROWS];
     for (size_t m = 0; m < mr; m++)
         greatest[m] = v_set(-INFINITY);
@@ -90,61 +95,77 @@ TEG_INLINE void score_rows(const size_t mr, const bool partial, const struct att
 #pragma GCC unroll 4
             for (size_t j = 0; j < NV; j++)
                 d[m][j] = (vi){0};
-        for (size_t i = 0; i < s->n_pairs; i++) {
+#pragma GCC unroll 2
+        for (size_t i = 0; i < n_pairs; i++) {
             vi k[NV];
 #pragma GCC unroll 4
             for (size_t j = 0; j < NV; j++)
                 memcpy(&k[j], t->k + 2 * (i * TOKENS + key + j * VL), sizeof k[j]);
 #pragma GCC unroll 4
             for (size_t m = 0; m < mr; m++) {
-                const vi q = v_pair_of(g->q[m] + 2 * i);
+                const vi pair = v_pair_of(q + 2 * (m * n_pairs + i));
 #pragma GCC unroll 4
                 for (size_t j = 0; j < NV; j++)
-                    d[m][j] = v_pairs(d[m][j], q, k[j]);
+                    d[m][j] = v_pairs(d[m][j], pair, k[j]);
             }
         }
 #pragma GCC unroll 4
         for (size_t m = 0; m < mr; m++)
 #pragma GCC unroll 4
             for (size_t j = 0; j < NV; j++) {
-                vf x = v_float(d[m][j]) * v_load(t->score + key + j * VL);
-                if (cap > 0)
-                    x = v_tanh(x * g->unit[m]) * cap;
-                if (partial)
-                    x = v_select(seen(key + j * VL, g->lo[m], g->hi[m]), x, v_set(-INFINITY));
-                greatest[m] = v_max(x, greatest[m]);
-                v_store(scores + m * TOKENS + key + j * VL, x);
+                const size_t at = key + j * VL;
+                const vf x = v_float(d[m][j]) * v_load(t->score + at);
+                v_store(s->scores + (row + m) * TOKENS + at, x);
+                const vf counted =
+                    partial ? v_select(seen(at, s->lo[row + m], s->hi[row + m]), x, v_set(-INFINITY)) : x;
+                greatest[m] = v_max(counted, greatest[m]);
             }
     }
     for (size_t m = 0; m < mr; m++)
-        top[m] = v_hmax(greatest[m]) * (cap > 0 ? 1.0f : g->unit[m]);
+        s->here_top[row + m] = v_hmax(greatest[m]) * s->unit[row + m];
 }
 
-/* What a row's earlier sums and this tile's are multiplied by: factors[m], factors[ROWS + m]. */
-static void move_tops(size_t mr, const struct attend *s, const struct row_group *g, const float *top, float *factors)
+/* Softcap: scores become powers of two on their own. */
+static void cap_scores(const struct attend *s, size_t row)
 {
-    float moves[LANES] = {0};
-    _Static_assert(2 * ROWS <= LANES, "all factors in one go");
-    for (size_t m = 0; m < mr; m++) {
-        float *const before = &s->top[g->row[m]];
-        const float after = top[m] > *before ? top[m] : *before;
-        moves[m] = *before - after;
-        moves[ROWS + m] = top[m] - after;
-        *before = after;
-    }
-    for (size_t i = 0; i < LANES; i += VL)
-        v_store(moves + i, v_exp2(v_load(moves + i)));
-    memcpy(factors, moves, 2 * ROWS * sizeof *factors);
-}
-
-/* Weights relative to the tile's greatest score: their sum joins the row's, their integers go to `weights`. */
-TEG_INLINE void weigh_row(const bool partial, const struct attend *s, const float *scores, float top, float unit,
-                          const float *to_integer, size_t row, size_t lo, size_t hi, float before, float here,
-                          int16_t *weights)
-{
-    vf sums[LANES / VL];
+    const float cap = s->a->softcap * LOG2E;
+    float *const scores = s->scores + row * TOKENS;
+    vf greatest = v_set(-INFINITY);
     for (size_t i = 0; i < TOKENS; i += VL) {
-        vf w = v_exp2(v_fma(v_load(scores + i), v_set(unit), v_set(-top)));
+        const vf x = v_tanh(v_load(scores + i) * s->unit[row]) * cap;
+        greatest = v_max(v_select(seen(i, s->lo[row], s->hi[row]), x, v_set(-INFINITY)), greatest);
+        v_store(scores + i, x);
+    }
+    s->here_top[row] = v_hmax(greatest);
+}
+
+/* Factors of the rows' earlier sums and of this tile's: one of the two is 1. A score that is not finite makes both NaN,
+ * but for rows that see nothing. */
+static void move_tops(const struct attend *s)
+{
+    for (size_t i = 0; i < s->n_rows; i += VL) {
+        const vf old = v_load(s->top + i), here = v_load(s->here_top + i), one = v_set(1.0f), bad = here * 0.0f;
+        const vi rises = here > old;
+        const vf top = v_select(rises, here, old);
+        v_store(s->top + i, top);
+        v_store(s->before + i, v_select(rises, v_exp2(old - top), one) + bad);
+        v_store(s->here + i, v_select(rises, one, v_exp2(here - top)) + bad);
+    }
+}
+
+/* Weights relative to the tile's greatest score: their sum joins the row's, their integers are kept. */
+TEG_INLINE void weigh_row(const bool partial, const struct attend *s, const float *to_integer, float weight_unit,
+                          size_t row)
+{
+    const float *const scores = s->scores + row * TOKENS;
+    int16_t *const weights = s->weights + row * TOKENS;
+    const vf unit = v_set(s->a->softcap > 0 ? 1.0f : s->unit[row]), top = v_set(-s->here_top[row]);
+    const size_t lo = s->lo[row], hi = s->hi[row];
+    vf sums[LANES / VL];
+    vi integers[2];
+#pragma GCC unroll 16
+    for (size_t i = 0; i < TOKENS; i += VL) {
+        vf w = v_exp2(v_fma(v_load(scores + i), unit, top));
         if (partial)
             w = v_select(seen(i, lo, hi), w, v_set(0.0f));
         const size_t j = i % LANES / VL;
@@ -155,30 +176,37 @@ TEG_INLINE void weigh_row(const bool partial, const struct attend *s, const floa
         vi integer = v_round(w * v_load(to_integer + i));
         if (partial)
             integer &= seen(i, lo, hi);
-        v_store16(weights + i, integer);
+        integers[i / VL % 2] = integer;
+        if (i / VL % 2)
+            v_store16(weights + i - VL, integers[0], integers[1]);
     }
+    const float here = s->here[row] + weight_unit * 0.0f;
+#pragma GCC unroll 4
     for (size_t j = 0; j < LANES / VL; j++) {
         float *const sum = s->sum + row * LANES + j * VL;
-        v_store(sum, v_fma(sums[j], v_set(here), v_load(sum) * before));
+        v_store(sum, v_fma(sums[j], v_set(here), v_load(sum) * s->before[row]));
     }
+    s->here[row] = here * weight_unit;
 }
 
 /* out = out · before + here · Σ weight · v over pairs first … last - 1 of keys, nv vectors of columns from c on. */
-TEG_INLINE void value_columns(const size_t mr, const size_t nv, const struct attend *s, const struct page_view *t,
-                              const struct row_group *g, const int16_t *weights, size_t c, size_t first, size_t last,
-                              const float *before, const float *here)
+TEG_INLINE void value_columns(const size_t mr, const size_t nv, const bool partial, const struct attend *s,
+                              const struct page_view *t, size_t row, size_t c, size_t first, size_t last)
 {
+    const size_t stride = s->stride;
+    const int16_t *const weights = s->weights + row * TOKENS;
     vi d[ROWS][NV];
 #pragma GCC unroll 4
     for (size_t m = 0; m < mr; m++)
 #pragma GCC unroll 4
         for (size_t j = 0; j < nv; j++)
             d[m][j] = (vi){0};
+#pragma GCC unroll 2
     for (size_t i = first; i < last; i++) {
         vi v[NV];
 #pragma GCC unroll 4
         for (size_t j = 0; j < nv; j++)
-            memcpy(&v[j], t->v + 2 * (i * s->stride + c + j * VL), sizeof v[j]);
+            memcpy(&v[j], t->v + 2 * (i * stride + c + j * VL), sizeof v[j]);
 #pragma GCC unroll 4
         for (size_t m = 0; m < mr; m++) {
             const vi w = v_pair_of(weights + m * TOKENS + 2 * i);
@@ -189,22 +217,31 @@ TEG_INLINE void value_columns(const size_t mr, const size_t nv, const struct att
     }
 #pragma GCC unroll 4
     for (size_t m = 0; m < mr; m++) {
-        float *const out = s->out + g->row[m] * s->stride + c;
+        const bool sees = !partial || s->lo[row + m] < s->hi[row + m];
+        float *const out = s->out + (sees ? row + m : s->n_rows) * stride + c;
+        const vf here = v_set(s->here[row + m]), before = v_set(s->before[row + m]);
 #pragma GCC unroll 4
         for (size_t j = 0; j < nv; j++)
-            v_store(out + j * VL, v_fma(v_float(d[m][j]), v_set(here[m]), v_load(out + j * VL) * before[m]));
+            v_store(out + j * VL, v_fma(v_float(d[m][j]), here, v_load(out + j * VL) * before));
     }
 }
 
-TEG_INLINE void value_rows(const size_t mr, const struct attend *s, const struct page_view *t,
-                           const struct row_group *g, const int16_t *weights, size_t first, size_t last,
-                           const float *before, const float *here)
+/* All columns, in register tiles of nearly equal width: a narrow one alone would wait for its own sums. */
+TEG_INLINE void value_rows(const size_t mr, const bool partial, const struct attend *s, const struct page_view *t,
+                           size_t row, size_t first, size_t last)
 {
-    size_t c = 0;
-    for (; c + NV * VL <= s->stride; c += NV * VL)
-        value_columns(mr, NV, s, t, g, weights, c, first, last, before, here);
-    for (; c < s->stride; c += VL)
-        value_columns(mr, 1, s, t, g, weights, c, first, last, before, here);
+    for (size_t c = 0; c < s->stride;) {
+        const size_t left = (s->stride - c) / VL, n_tiles = (left + NV - 1) / NV, n = (left + n_tiles - 1) / n_tiles;
+        if (n == NV)
+            value_columns(mr, NV, partial, s, t, row, c, first, last);
+        else if (n == 3)
+            value_columns(mr, NV > 3 ? 3 : 1, partial, s, t, row, c, first, last);
+        else if (n == 2)
+            value_columns(mr, NV > 2 ? 2 : 1, partial, s, t, row, c, first, last);
+        else
+            value_columns(mr, 1, partial, s, t, row, c, first, last);
+        c += n * VL;
+    }
 }
 
 /* v_scale of the keys lo … hi - 1 in integers, and their unit (NaN where a scale of k or v is not finite). */
@@ -224,48 +261,81 @@ static float weight_integers(const struct page_view *t, size_t lo, size_t hi, fl
     return greatest * (1.0f / ATTEND_P_MAX) + v_sum(bad);
 }
 
-TEG_INLINE void attend_group(const size_t mr, const bool partial, const struct attend *s, const struct page_view *t,
-                             const struct row_group *g)
-{
-    float scores[ROWS * TEG_TILE_TOKENS] __attribute__((aligned(64)));
-    int16_t weights[ROWS * TEG_TILE_TOKENS] __attribute__((aligned(64)));
-    float integers_of[TEG_TILE_TOKENS] __attribute__((aligned(64)));
-    float top[ROWS], factors[2 * ROWS];
-    size_t first = TOKENS, last = 0;
-    score_rows(mr, partial, s, t, g, scores, top);
-    move_tops(mr, s, g, top, factors);
-    for (size_t m = 0; m < mr; m++) {
-        const float *to_integer = t->weight;
-        float *const here = &factors[ROWS + m], unit = t->weight_unit;
-        if (partial && g->lo[m] < g->hi[m]) {
-            unit = weight_integers(t, g->lo[m], g->hi[m], integers_of);
-            to_integer = integers_of;
-            first = g->lo[m] / 2 < first ? g->lo[m] / 2 : first;
-            last = (g->hi[m] + 1) / 2 > last ? (g->hi[m] + 1) / 2 : last;
-        }
-        const float scale = s->a->softcap > 0 ? 1.0f : g->unit[m];
-        weigh_row(partial, s, scores + m * TOKENS, top[m], scale, to_integer, g->row[m], g->lo[m], g->hi[m], factors[m],
-                  *here, weights + m * TOKENS);
-        *here *= unit;
-        /* A score that is not finite, or a scale that is NaN, makes NaN of the row. */
-        s->sum[g->row[m] * LANES] += top[m] * 0.0f + unit * 0.0f;
+/* Calls step(rows of a register tile, first row) for all of them; a last one of three has the spare row. */
+#define FOR_ROWS(s, step)                                                                                              \
+    for (size_t row = 0; row < (s)->n_rows; row += ROWS) {                                                             \
+        const size_t left = (s)->n_rows - row;                                                                         \
+        if (left > 2)                                                                                                  \
+            step(ROWS);                                                                                                \
+        else if (left == 2)                                                                                            \
+            step(2);                                                                                                   \
+        else                                                                                                           \
+            step(1);                                                                                                   \
     }
-    value_rows(mr, s, t, g, weights, partial ? first : 0, partial ? last : TOKENS / 2, factors, factors + ROWS);
+
+/* A tile that all rows see whole. */
+static void attend_whole(const struct attend *s, const struct page_view *t)
+{
+#define SCORES(mr) score_rows(mr, false, s, t, row)
+#define VALUES(mr) value_rows(mr, false, s, t, row, 0, TOKENS / 2)
+    FOR_ROWS(s, SCORES)
+    for (size_t row = 0; row < s->n_rows && s->a->softcap > 0; row++)
+        cap_scores(s, row);
+    move_tops(s);
+    for (size_t row = 0; row < s->n_rows; row++)
+        weigh_row(false, s, t->weight, t->weight_unit, row);
+    FOR_ROWS(s, VALUES)
+#undef SCORES
+#undef VALUES
 }
 
-/* Rows of a group that does not fill a register tile are made up by the spare row. */
-static void attend_any(const struct attend *s, const struct page_view *t, const struct row_group *g, size_t n,
-                       bool partial)
+/* Pairs of keys that any of the rows of a register tile sees; none: first >= last. */
+static void seen_pairs(const struct attend *s, size_t row, size_t *first, size_t *last)
 {
-    if (partial) {
-        n == 1   ? attend_group(1, true, s, t, g)
-        : n == 2 ? attend_group(2, true, s, t, g)
-                 : attend_group(ROWS, true, s, t, g);
-        return;
+    *first = TOKENS / 2;
+    *last = 0;
+    for (size_t m = row; m < row + ROWS && m < s->n_rows; m++) {
+        if (s->lo[m] >= s->hi[m])
+            continue;
+        *first = s->lo[m] / 2u < *first ? s->lo[m] / 2u : *first;
+        *last = (s->hi[m] + 1u) / 2 > *last ? (s->hi[m] + 1u) / 2 : *last;
     }
-    n == 1   ? attend_group(1, false, s, t, g)
-    : n == 2 ? attend_group(2, false, s, t, g)
-             : attend_group(ROWS, false, s, t, g);
+}
+
+/* A tile at the edge of what some rows see. Register tiles of which no row sees a key are left out. */
+static void attend_edge(const struct attend *s, const struct page_view *t)
+{
+    float to_integer[TEG_TILE_TOKENS] __attribute__((aligned(64)));
+    size_t first, last;
+#define SCORES(mr)                                                                                                     \
+    do {                                                                                                               \
+        seen_pairs(s, row, &first, &last);                                                                             \
+        if (first < last)                                                                                              \
+            score_rows(mr, true, s, t, row);                                                                           \
+    } while (0)
+#define VALUES(mr)                                                                                                     \
+    do {                                                                                                               \
+        seen_pairs(s, row, &first, &last);                                                                             \
+        if (first < last)                                                                                              \
+            value_rows(mr, true, s, t, row, first, last);                                                              \
+    } while (0)
+    FOR_ROWS(s, SCORES)
+    for (size_t row = 0; row < s->n_rows; row++) {
+        if (s->lo[row] >= s->hi[row])
+            s->here_top[row] = -FLT_MAX; /* the row stays as it is */
+        else if (s->a->softcap > 0)
+            cap_scores(s, row);
+    }
+    move_tops(s);
+    for (size_t row = 0; row < s->n_rows; row++) {
+        if (s->lo[row] < s->hi[row])
+            weigh_row(true, s, to_integer, weight_integers(t, s->lo[row], s->hi[row], to_integer), row);
+        else
+            memset(s->weights + row * TOKENS, 0, TOKENS * sizeof *s->weights);
+    }
+    FOR_ROWS(s, VALUES)
+#undef SCORES
+#undef VALUES
 }
 
 /* ---- a call ---- */
@@ -281,25 +351,19 @@ static size_t within_tile(size_t key, size_t tile)
     return key <= base ? 0 : key - base < TOKENS ? key - base : TOKENS;
 }
 
-/* Fills the group of rows from `first`; false where none of them sees a key of the tile. */
-static bool make_group(const struct attend *s, size_t first, size_t tile, struct row_group *g, bool *partial)
+/* Keys of the tile that each row sees; true where every row sees all. */
+static bool look(struct attend *s, size_t tile)
 {
     const struct teg_attention_args *const a = s->a;
-    bool any = false;
-    *partial = false;
-    for (size_t m = 0; m < ROWS; m++) {
-        const size_t row = first + m < s->n_rows ? first + m : s->n_rows - 1;
-        const size_t position = a->first_position + row / a->group;
-        g->q[m] = s->q + row * 2 * s->n_pairs;
-        g->unit[m] = s->unit[row];
-        g->lo[m] = within_tile(first_key(a, position), tile);
-        g->hi[m] = within_tile(position + 1, tile);
-        const bool sees = g->lo[m] < g->hi[m] && first + m < s->n_rows;
-        g->row[m] = sees ? row : s->n_rows;
-        *partial |= g->hi[m] - g->lo[m] < TOKENS || g->lo[m] > g->hi[m];
-        any |= sees;
+    const size_t last = a->first_position + a->n_tokens - 1;
+    const bool whole = first_key(a, last) <= tile * TOKENS && a->first_position + 1 >= (tile + 1) * TOKENS;
+    for (size_t t = 0; t < a->n_tokens && !(whole && s->whole); t++) {
+        const size_t lo = within_tile(first_key(a, a->first_position + t), tile);
+        const size_t hi = within_tile(a->first_position + t + 1, tile);
+        memset(s->lo + t * a->group, (int)lo, a->group);
+        memset(s->hi + t * a->group, (int)hi, a->group);
     }
-    return any;
+    return s->whole = whole;
 }
 
 TEG_INLINE void view_page(const enum teg_kv_type type, const struct attend *s, size_t tile, struct page_view *t)
@@ -322,37 +386,47 @@ TEG_INLINE void view_page(const enum teg_kv_type type, const struct attend *s, s
     t->weight_unit = weight_integers(t, 0, TOKENS, t->weight);
 }
 
+static void start_row(enum teg_kv_type type, struct attend *s, size_t row)
+{
+    const struct teg_attention_args *const a = s->a;
+    const float *const q = a->q + row / a->group * a->q_stride + row % a->group * a->head_width;
+    const float scale =
+        round_query(q, a->head_width, 2 * s->n_pairs, query_unit(type, a->head_width), s->q + row * 2 * s->n_pairs);
+    const bool bad = isnan(scale);
+    s->unit[row] = bad ? 1.0f : scale;
+    s->top[row] = a->sinks ? a->sinks[row % a->group] * LOG2E : -INFINITY;
+    s->sum[row * LANES] = bad ? NAN : a->sinks ? 1.0f : 0.0f;
+}
+
 /* Cuts the scratch (teg_attend_scratch_floats) and starts every row: nothing seen, or only its sink. */
 static void attend_start(enum teg_kv_type type, const struct teg_attention_args *a, struct attend *s)
 {
     const struct attend_layout l = attend_layout(type, a->head_width);
     const bool i16 = type == TEG_KV_I16;
-    s->a = a;
-    s->type = type;
-    s->layout = l;
-    s->n_rows = a->n_tokens * a->group;
+    *s = (struct attend){.a = a, .layout = l, .n_rows = a->n_tokens * a->group};
     s->n_pairs = (i16 ? l.w2 : l.w32) / 2;
     s->stride = i16 ? l.w16 : l.w32;
-    float *at = a->scratch; /* parts that vectors touch first: each is a multiple of 16 floats */
-    s->out = at, at += (TEG_ATTENTION_ROWS + 1) * l.w32;
-    s->sum = at, at += (TEG_ATTENTION_ROWS + 1) * LANES;
+    float *at = a->scratch; /* each part is a multiple of 16 floats */
     s->k = (int16_t *)(void *)at, at += l.w32 * TOKENS / 2;
     s->v = (int16_t *)(void *)at, at += l.w32 * TOKENS / 2;
-    s->q = (int16_t *)(void *)at, at += TEG_ATTENTION_ROWS * l.w32 / 2;
-    s->unit = at, at += TEG_ATTENTION_ROWS;
-    s->top = at;
+    s->scores = at, at += MOST_ROWS * TOKENS;
+    s->weights = (int16_t *)(void *)at, at += MOST_ROWS * TOKENS / 2;
+    s->out = at, at += MOST_ROWS * l.w32;
+    s->sum = at, at += MOST_ROWS * LANES;
+    s->q = (int16_t *)(void *)at, at += MOST_ROWS * l.w32 / 2;
+    s->unit = at, at += ROW_SLOTS;
+    s->top = at, at += ROW_SLOTS;
+    s->here_top = at, at += ROW_SLOTS;
+    s->before = at, at += ROW_SLOTS;
+    s->here = at;
     memset(s->out, 0, (s->n_rows + 1) * s->stride * sizeof *s->out);
     memset(s->sum, 0, (s->n_rows + 1) * LANES * sizeof *s->sum);
-    s->top[s->n_rows] = 0;
-    const float unit = query_unit(type, a->head_width);
-    for (size_t row = 0; row < s->n_rows; row++) {
-        const float *const q = a->q + row / a->group * a->q_stride + row % a->group * a->head_width;
-        const float scale = round_query(q, a->head_width, 2 * s->n_pairs, unit, s->q + row * 2 * s->n_pairs);
-        const bool bad = isnan(scale);
-        s->unit[row] = bad ? 1.0f : scale;
-        s->top[row] = a->sinks ? a->sinks[row % a->group] * LOG2E : -INFINITY;
-        s->sum[row * LANES] = bad ? NAN : a->sinks ? 1.0f : 0.0f;
-    }
+    memset(s->q + s->n_rows * 2 * s->n_pairs, 0, 2 * s->n_pairs * sizeof *s->q);
+    memset(s->weights + s->n_rows * TOKENS, 0, TOKENS * sizeof *s->weights);
+    for (float *p = s->unit; p < s->here + ROW_SLOTS; p++)
+        *p = 0;
+    for (size_t row = 0; row < s->n_rows; row++)
+        start_row(type, s, row);
 }
 
 static void attend_finish(const struct attend *s)
@@ -377,12 +451,7 @@ TEG_INLINE void attend(const enum teg_kv_type type, const struct teg_attention_a
     const size_t last = a->first_position + a->n_tokens - 1;
     for (size_t tile = first_key(a, a->first_position) / TOKENS; tile <= last / TOKENS; tile++) {
         view_page(type, &s, tile, &t);
-        for (size_t row = 0; row < s.n_rows; row += ROWS) {
-            struct row_group g;
-            bool partial;
-            if (make_group(&s, row, tile, &g, &partial))
-                attend_any(&s, &t, &g, s.n_rows - row, partial);
-        }
+        look(&s, tile) ? attend_whole(&s, &t) : attend_edge(&s, &t);
     }
     attend_finish(&s);
 }

@@ -24,9 +24,21 @@ static inline vi v_pair_of(const void *p)
     return (vi)v;
 }
 
-static inline void v_store16(int16_t *p, vi v)
+static inline void v_store16(int16_t *p, vi a, vi b)
 {
-    _mm256_storeu_si256((__m256i *)(void *)p, _mm512_cvtepi32_epi16((__m512i)v));
+    const __m512i order = _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7);
+    const __m512i packed = _mm512_packs_epi32((__m512i)a, (__m512i)b); /* a, b, a, b … by four */
+    _mm512_storeu_si512(p, _mm512_permutexvar_epi64(order, packed));
+}
+
+static inline vi v_codes(const uint8_t *p)
+{
+    return (vi)_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
+}
+
+static inline vi v_code_pairs(const uint8_t *p)
+{
+    return (vi)_mm512_cvtepu8_epi16(_mm256_loadu_si256((const __m256i *)(const void *)p));
 }
 
 static inline vi v_round(vf x)

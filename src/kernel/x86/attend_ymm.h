@@ -11,10 +11,20 @@ static inline vi v_pair_of(const void *p)
     return (vi)_mm256_set1_epi32(pair);
 }
 
-static inline void v_store16(int16_t *p, vi v)
+static inline void v_store16(int16_t *p, vi a, vi b)
 {
-    const __m256i packed = _mm256_packs_epi32((__m256i)v, (__m256i)v);
-    _mm_storeu_si128((__m128i *)(void *)p, _mm256_castsi256_si128(_mm256_permute4x64_epi64(packed, 8)));
+    const __m256i packed = _mm256_packs_epi32((__m256i)a, (__m256i)b); /* a, b, a, b by four */
+    _mm256_storeu_si256((__m256i *)(void *)p, _mm256_permute4x64_epi64(packed, 0xd8));
+}
+
+static inline vi v_codes(const uint8_t *p)
+{
+    return (vi)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p));
+}
+
+static inline vi v_code_pairs(const uint8_t *p)
+{
+    return (vi)_mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)(const void *)p));
 }
 
 static inline vi v_round(vf x)
