@@ -47,11 +47,8 @@ bool teg_raise_angles(struct raiser *r, struct meaning *m, const struct meaning 
         else
             (void)teg_view_add_dim(&columns, NULL, 0);
     }
-    if (!teg_view_broadcast(&columns, &p->view, &m->view)) {
-        teg_raise_no(r, m, "expected a rank of at most 8, found more");
-        return true;
-    }
-    if (teg_view_total(&m->view) != teg_view_total(&columns) + teg_view_total(&p->view)) {
+    if (!teg_view_broadcast(&columns, &p->view, &m->view) ||
+        teg_view_total(&m->view) != teg_view_total(&columns) + teg_view_total(&p->view)) {
         teg_raise_no(r, m, "expected frequencies and positions along different dimensions, found one");
         return true;
     }

@@ -1,0 +1,486 @@
+/* Raise, idiom by idiom: a small model in each form of each part becomes the ops that it is; one wrong word in it, and
+ * it is refused with the op and the condition. */
+#include "unit/lm_text.h"
+
+#include "base/text.h"
+#include "pass/raise.h"
+
+static const struct teg_string theta[1][2] = {{{"rope_theta", 10}, {"100", 3}}};
+
+static struct teg_mil_program *parse(const struct bytes *text, const struct lm_form *form)
+{
+    struct teg_mil_program *p = NULL;
+    struct teg_error err = {0};
+    if (teg_mil_parse_text((const char *)text->at, text->n, NULL, 0, "toy", NULL, &p, &err) != TEG_OK)
+        fail_msg("%s", err.message);
+    if (form->rope == LM_ROPE_INPUTS) {
+        p->user_metadata = theta;
+        p->n_user_metadata = 1;
+    }
+    return p;
+}
+
+static uint32_t count(const struct teg_graph *g, enum teg_op_kind kind)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < g->n_ops; i++)
+        n += g->ops[i].kind == kind;
+    return n;
+}
+
+static const struct teg_op *first(const struct teg_graph *g, enum teg_op_kind kind)
+{
+    for (uint32_t i = 0; i < g->n_ops; i++)
+        if (g->ops[i].kind == kind)
+            return &g->ops[i];
+    fail_msg("no %s", teg_op_name(kind));
+    return NULL;
+}
+
+/* Everything is raised, and nothing is left over. */
+static void check_graph(const struct lm_form *f, const struct teg_graph *g)
+{
+    const uint32_t n = f->n_layers, n_ropes = f->rope == LM_ROPE_NONE ? 0 : 2 * n;
+    assert_int_equal(count(g, TEG_OP_EMBEDDING), 1);
+    assert_int_equal(count(g, TEG_OP_RMS_NORM), 2 * n + 1 + (f->head_norms ? 2 * n : 0));
+    assert_int_equal(count(g, TEG_OP_LINEAR), 7 * n);
+    assert_int_equal(count(g, TEG_OP_ROPE), n_ropes);
+    assert_int_equal(count(g, TEG_OP_KV_APPEND), n);
+    assert_int_equal(count(g, TEG_OP_ATTENTION), n);
+    assert_int_equal(count(g, TEG_OP_GLU), n);
+    assert_int_equal(count(g, TEG_OP_ADD), 2 * n);
+    assert_int_equal(count(g, TEG_OP_LM_HEAD), 1);
+    assert_int_equal(g->n_ops, 1 + 2 * n + 1 + (f->head_norms ? 2 * n : 0) + 7 * n + n_ropes + 5 * n + 1 + f->softcap);
+    if (n_ropes) {
+        const struct teg_op *const rope = first(g, TEG_OP_ROPE);
+        assert_int_equal(rope->attr.rope.head_width, f->head_width);
+        assert_int_equal(rope->attr.rope.interleaved, f->rope == LM_ROPE_PAIRS || f->rope == LM_ROPE_EVERY_TWO);
+        assert_int_equal(rope->n_inputs, lm_has_tables(f) ? 3 : 2);
+        assert_int_equal(teg_value_width(&g->values[rope->inputs[1]]), f->head_width / 2);
+    }
+    const struct teg_op *const a = first(g, TEG_OP_ATTENTION);
+    assert_int_equal(a->attr.attention.n_heads, f->n_heads);
+    assert_int_equal(a->attr.attention.n_kv_heads, f->n_kv_heads);
+    assert_int_equal(a->attr.attention.window, f->window);
+    assert_float_equal(a->attr.attention.scale, 1 / sqrtf((float)f->head_width), 1e-6);
+    assert_int_equal(first(g, TEG_OP_RMS_NORM)->attr.norm.by_max, f->norm == LM_NORM_BY_MAX);
+    assert_float_equal(first(g, TEG_OP_RMS_NORM)->attr.norm.least_max, f->norm == LM_NORM_BY_MAX ? 0.5 : 0, 0);
+    assert_int_equal(first(g, TEG_OP_GLU)->attr.activation, f->act == LM_SILU || f->act == LM_SIGMOID ? TEG_ACT_SILU
+                                                            : f->act == LM_GELU_TANH ? TEG_ACT_GELU_TANH
+                                                                                     : TEG_ACT_GELU_ERF);
+}
+
+static void expect_raised(const struct lm_form *form)
+{
+    struct bytes text = lm_program(form);
+    struct teg_mil_program *const p = parse(&text, form);
+    struct teg_arena arena;
+    struct teg_raised raised = {0};
+    struct teg_raise_survey survey;
+    struct teg_error err = {0};
+    struct teg_buf lines = {0};
+    teg_arena_init(&arena, NULL);
+    if (teg_raise(p, NULL, &arena, &raised, &err) != TEG_OK)
+        fail_msg("%s", err.message);
+    check_graph(form, raised.graph);
+    assert_int_equal(raised.context, form->context);
+    assert_int_equal(teg_raise_look(p, NULL, &survey, &err), TEG_OK);
+    assert_true(survey.is_model && survey.n_ops > 0 && survey.n_understood == survey.n_ops);
+    assert_string_equal(survey.contract.bytes, raised.contract);
+    assert_int_equal(survey.reason.n_bytes, 0);
+    teg_raise_survey_free(&survey);
+    assert_int_equal(teg_raise_why_not(p, NULL, "mul", &lines, &err), TEG_OK);
+    assert_int_equal(lines.n_bytes, 0);
+    teg_arena_free(&arena);
+    teg_mil_free(p);
+    bytes_free(&text);
+}
+
+#define EACH(field, end)                                                                                               \
+    for (int i = 0; i < end; i++) {                                                                                    \
+        struct lm_form f = lm_plain;                                                                                   \
+        f.field = i;                                                                                                   \
+        expect_raised(&f);                                                                                             \
+    }
+
+static void test_forms(void **state)
+{
+    (void)state;
+    EACH(embedding, LM_EMBEDDINGS)
+    EACH(norm, LM_NORMS)
+    EACH(rope, LM_ROPES)
+    EACH(group, LM_GROUPS)
+    EACH(attend, LM_ATTENDS)
+    EACH(mask, LM_MASKS)
+    EACH(act, LM_ACTS)
+    EACH(product, LM_PRODUCTS)
+    EACH(two_states, 2)
+    EACH(head_norms, 2)
+    EACH(biases, 2)
+    EACH(last_only, 2)
+    EACH(softcap, 2)
+    struct lm_form f = lm_plain;
+    f.mask = LM_MASK_COMPUTED;
+    f.window = 5;
+    expect_raised(&f);
+    f.n_layers = 3;
+    f.head_norms = true;
+    expect_raised(&f);
+}
+
+/* ---- refusals ---- */
+
+struct refusal {
+    struct lm_form form;
+    const char *from[2], *to[2]; /* each in its first place; the second may be NULL */
+    const char *message;
+};
+
+#define SAME .n_layers = 1, .n_heads = 4, .n_kv_heads = 2, .head_width = 4, .ffn = 12, .vocab = 11, .context = 16
+#define PLAIN                                                                                                          \
+    {                                                                                                                  \
+        SAME, .rope = LM_ROPE_TABLES                                                                                   \
+    }
+#define WITH(...)                                                                                                      \
+    {                                                                                                                  \
+        SAME, __VA_ARGS__                                                                                              \
+    }
+#define SMALL(rows, columns, values)                                                                                   \
+    "tensor<fp32, [" rows ", " columns "]> small = const()[val = tensor<fp32, [" rows ", " columns "]>(" values ")];"  \
+    "\n"
+
+static const struct refusal refusals[] = {
+    /* rotary positions */
+    {WITH(.rope = LM_ROPE_ANGLES),
+     {"[1, 2, 1]> freqs = const()[val = tensor<fp32, [1, 2, 1]>([[[1], [0.100000001]]])]"},
+     {"[1, 2, 2]> freqs = const()[val = tensor<fp32, [1, 2, 2]>([[[1, 2], [3, 4]]])]"},
+     "op angles0 (matmul): expected positions times a vector of frequencies, found another constant"},
+    {WITH(.rope = LM_ROPE_ANGLES),
+     {"fpos3 = expand_dims(x = fpos, axes = tensor<int32, [1]>([1]))", "matmul(x = freqs"},
+     {"fpos3 = expand_dims(x = fpos, axes = tensor<int32, [1]>([2]))", "mul(x = freqs"},
+     "op angles0 (mul): expected frequencies and positions along different dimensions, found one"},
+    {WITH(.rope = LM_ROPE_ANGLES),
+     {"cos3 = cos(x = angles)"},
+     {"cos3 = cos(x = fpos)"},
+     "op cos3 (cos): expected positions times frequencies, found another value"},
+    {PLAIN,
+     {"sin_table = const()[val = tensor<fp32, [16, 4]>([[0, 0, 0, 0],"},
+     {"sin_table = const()[val = tensor<fp32, [16, 4]>([[0, 0.5, 0, 0],"},
+     "expected a table that turns both components of a pair by one angle, found other values"},
+    {WITH(.rope = LM_ROPE_ANGLES),
+     {"[1, 2, 1]> freqs = const()[val = tensor<fp32, [1, 2, 1]>([[[1], [0.100000001]]])]",
+      "concat(values = (angles1, angles1), axis = int32(-1), interleave = bool(false))"},
+     {"[1, 4, 1]> freqs = const()[val = tensor<fp32, [1, 4, 1]>([[[1], [2], [3], [4]]])]", "identity(x = angles1)"},
+     "expected both components of a pair to turn by one angle, found different frequencies"},
+    {WITH(.rope = LM_ROPE_ANGLES),
+     {"sin3 = sin("},
+     {"sin3 = cos("},
+     "(add): expected a cosine and a sine of the same angles, found others"},
+    {WITH(.rope = LM_ROPE_ANGLES),
+     {"sin = expand_dims(x = sin3, axes = tensor<int32, [1]>([1]))"},
+     {"sin4 = expand_dims(x = sin3, axes = tensor<int32, [1]>([1]));\n"
+      "tensor<fp32, [1, 1, ?, 4]> sin = mul(x = sin4, y = fp32(2))"},
+     "(add): expected a cosine and a sine of the same angles, found others"},
+    {PLAIN,
+     {"int32 n = gather(", "x = sin_table"},
+     {SMALL("2", "4", "[[0, 0, 0, 0], [1, 1, 1, 1]]") "int32 n = gather(", "x = small"},
+     "(add): expected tables of cosines and sines of one size, found others"},
+    {PLAIN,
+     {"k0_r = add(x = k0_c, y = k0_s)"},
+     {"k0_r = add(x = k0_c, y = q0_s)"},
+     "op k0_r (add): expected x · cos + turned(x) · sin of one x, found two"},
+    {WITH(.rope = LM_ROPE_SPLIT),
+     {"k0_x = sub(x = k0_ac, y = k0_bs)"},
+     {"k0_x = sub(x = k0_ac, y = q0_bs)"},
+     "op k0_x (sub): expected two halves of the same heads, each times cos or sin, found others"},
+    {WITH(.rope = LM_ROPE_SPLIT),
+     {"concat(values = (k0_x, k0_y)"},
+     {"concat(values = (k0_x, q0_y)"},
+     "op k0_r (concat): expected both halves of one rotation side by side, found others"},
+    {PLAIN,
+     {"q0_c = mul(x = q0, y = cos)"},
+     {"q0_c = mul(x = q0_4, y = cos)"},
+     "op q0_c (mul): expected rows seen as heads times cos or sin along each head, found another layout"},
+    {WITH(.rope = LM_ROPE_INPUTS),
+     {"tensor<fp32, [1, ?, 4]> cos_in"},
+     {"tensor<fp32, [?, ?, 4]> cos_in"},
+     "expected cos and sin of shape [1, T, columns], found another shape"},
+    /* parts */
+    {PLAIN,
+     {"q0_first = slice_by_index(x = q0, begin = tensor<int32, [4]>([0, 0, 0, 0])"},
+     {"q0_first = slice_by_index(x = q0, begin = tensor<int32, [3]>([0, 0, 0])"},
+     "op q0_first (slice_by_index): expected bounds known from T and P, found others"},
+    {PLAIN,
+     {"K0_whole = slice_by_index(x = K0_all,"},
+     {"K0_whole = slice_by_index(stride = tensor<int32, [4]>([1, 1, 2, 1]), x = K0_all,"},
+     "op K0_whole (slice_by_index): expected strides of 1, found others"},
+    {PLAIN,
+     {"stride = tensor<int32, [4]>([1, 1, 1, 1])"},
+     {"stride = tensor<int32, [4]>([1, 1, 1, 0])"},
+     "op q0_first (slice_by_index): expected constant strides of at least 1, found others"},
+    {PLAIN,
+     {"int32 n = gather(x = ids_shape, indices = int32(1), axis = int32(0))"},
+     {"int32 n = slice_by_index(x = ids_shape, begin = tensor<int32, [1]>([1]), end = tensor<int32, [1]>([5]))"},
+     "op n (slice_by_index): expected constant bounds of a shape, found others"},
+    {WITH(.norm = LM_NORM_DOUBLED),
+     {"h0 = mul(x = h0_n,"},
+     {"h0 = mul(x = h0_rest,"},
+     "op h0_n (split): expected the first half of a norm over [x, -x], found another part"},
+    {WITH(.norm = LM_NORM_DOUBLED),
+     {"h0_n, tensor<fp32, [1, ?, 16]> h0_rest = split(x = h0_ln, num_splits = int32(2), axis = int32(-1))"},
+     {"h0_n = slice_by_index(x = h0_ln, begin = tensor<int32, [3]>([0, 0, 1]), end = tensor<int32, [3]>([1, 0, 17]), "
+      "begin_mask = tensor<bool, [3]>([true, true, false]), end_mask = tensor<bool, [3]>([true, true, false]))"},
+     "op h0_n (slice_by_index): expected the first half of a norm over [x, -x], found other columns"},
+    {WITH(.last_only = true),
+     {"begin = tensor<int32, [3]>([0, -1, 0])"},
+     {"begin = tensor<int32, [3]>([0, -2, 0])"},
+     "op x_last (slice_by_index): expected columns, the last token, or the slots in use, in dimension 1"},
+    {PLAIN,
+     {"x0 = gather(x = table, indices = ids, axis = int32(0), batch_dims = int32(0), validate_indices = bool(false))"},
+     {"x0 = slice_by_index(x = table, begin = tensor<int32, [2]>([0, 0]), end = tensor<int32, [2]>([1, 16]))"},
+     "op x0 (slice_by_index): expected rows or a shape, found a constant"},
+    {WITH(.rope = LM_ROPE_SPLIT),
+     {"q0_b = split(x = q0,"},
+     {"q0_b = split(x = table,"},
+     "op q0_a (split): expected rows, positions or a mask and a constant axis, found other operands"},
+    {WITH(.rope = LM_ROPE_SPLIT),
+     {"split_sizes = tensor<int32, [2]>([2, 2])"},
+     {"split_sizes = tensor<int32, [1]>([4])"},
+     "op q0_a (split): expected parts of constant sizes, one for each output, found others"},
+    {WITH(.rope = LM_ROPE_SPLIT),
+     {"split_sizes = tensor<int32, [2]>([2, 2])"},
+     {"split_sizes = tensor<int32, [2]>([0, 4])"},
+     "op q0_a (split): expected columns to be split, found another dimension"},
+    {WITH(.rope = LM_ROPE_PAIRS),
+     {"k0_xy = stack(values = (k0_x, k0_y)"},
+     {"k0_xy = stack(values = (k0_y, k0_y)"},
+     "op k0_xy (stack): expected halves of a head, or twice the same angles, found other parts"},
+    /* embeddings */
+    {WITH(.embedding = LM_GATHER_CLAMPED),
+     {"y = int32(10)"},
+     {"y = int32(5)"},
+     "op x0 (gather): expected ids clamped to the rows of the table, found a lower bound"},
+    {WITH(.embedding = LM_GATHER_CLAMPED),
+     {"low = maximum(x = ids, y = int32(0))"},
+     {"low = maximum(x = ids, y = int32(1))"},
+     "op low (maximum): expected ids or positions, not below 0, or the largest of |x|, found another clamp"},
+    {WITH(.embedding = LM_GATHER_ND),
+     {"gather_nd(x = table, indices = ids3"},
+     {"gather_nd(x = table, indices = ids"},
+     "op x0 (gather_nd): expected token ids [..., 1] into a constant table, found other operands"},
+    {PLAIN,
+     {"int32 n = gather(", "x0 = gather(x = table"},
+     {SMALL("2", "16",
+            "[[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, "
+            "1, 1]]") "int32 n = gather(",
+      "x0 = gather(x = small"},
+     "outputs: expected an embedding for each logit, found fewer rows"},
+    /* norms */
+    {PLAIN,
+     {"h0_mean = reduce_mean(x = h0_sq"},
+     {"h0_mean = reduce_mean(x = x0"},
+     "op h0_mean (reduce_mean): expected the mean of squares, found another"},
+    {PLAIN,
+     {"h0_inv = rsqrt(x = h0_me"},
+     {"h0_inv = rsqrt(x = x0"},
+     "op h0_inv (rsqrt): expected the mean of squares, found another value"},
+    {WITH(.norm = LM_NORM_DOUBLED),
+     {"h0_ln = layer_norm(x = h0_two"},
+     {"h0_ln = layer_norm(x = x0"},
+     "op h0_ln (layer_norm): expected the norm of [x, -x] over it, without gamma and beta, found another"},
+    {PLAIN,
+     {"h0 = mul(x = h0_g"},
+     {"h0 = mul(x = table"},
+     "op h0 (mul): expected a weight of 16 values along what is normed, found another shape"},
+    {WITH(.norm = LM_NORM_BY_MAX),
+     {"h0_abs = abs(x = x0)"},
+     {"h0_abs = abs(x = ids)"},
+     "op h0_abs (abs): expected rows, found another value"},
+    {WITH(.norm = LM_NORM_BY_MAX),
+     {"h0_max = reduce_max(x = h0_abs, axes = tensor<int32, [1]>([-1])"},
+     {"h0_max = reduce_max(x = h0_abs, axes = tensor<int32, [1]>([1])"},
+     "op h0_max (reduce_max): expected the largest of |x| in a row or a head, as a dimension that is kept"},
+    {WITH(.norm = LM_NORM_BY_MAX),
+     {"h0_by = real_div(x = x0, y = h0_most)"},
+     {"h0_by = real_div(x = x0, y = x0)"},
+     "op h0_by (real_div): expected rows or scores divided by a number, found another quotient"},
+    {PLAIN, {"h0_sq = pow(x = x0"}, {"h0_sq = pow(x = ids"}, "op h0_sq (pow): expected rows to square"},
+    /* gates */
+    {PLAIN, {"silu(x = gate0)"}, {"silu(x = ids)"}, "op act0 (silu): expected rows, found another value"},
+    {WITH(.act = LM_GELU_EXACT),
+     {"string(\"EXACT\")"},
+     {"string(\"SIGMOID_APPROXIMATION\")"},
+     "op act0 (gelu): expected mode EXACT or TANH_APPROXIMATION, found another"},
+    {WITH(.act = LM_SIGMOID),
+     {"act0 = mul(x = gate0,"},
+     {"act0 = mul(x = f0,"},
+     "op act0 (mul): expected x · sigmoid(x), found another gate"},
+    {WITH(.act = LM_ERF),
+     {"act0_h = mul(x = gate0, y = fp32(0.5))"},
+     {"act0_h = mul(x = gate0, y = fp32(0.25))"},
+     "op act0 (mul): expected a norm, a gate, a rotation or a scale, found another product"},
+    {PLAIN,
+     {"y0 = add(x = x0, y = o0)"},
+     {"y0 = add(x = x0, y = a0_t)"},
+     "op y0 (add): expected two rows seen alike, found different layouts"},
+    {PLAIN,
+     {"y0 = add(x = x0, y = o0)"},
+     {"y0 = add(x = x0, y = ids)"},
+     "op y0 (add): expected two rows, scores and a mask, or the parts of a rotation, found other terms"},
+    {WITH(.product = LM_CONV),
+     {"pad_type = string(\"valid\")"},
+     {"strides = tensor<int32, [2]>([2, 2])"},
+     "op qrows0_c (conv): expected a 1x1 convolution (strides and groups 1, no padding), found another"},
+    /* masks */
+    {WITH(.mask = LM_MASK_COMPUTED),
+     {"causal = less_equal(x = slots, y = rows)"},
+     {"causal = less_equal(x = slots, y = slots)"},
+     "op causal (less_equal): expected slots compared with positions, found other values"},
+    {WITH(.mask = LM_MASK_COMPUTED),
+     {"causal = less_equal("},
+     {"causal = less("},
+     "op causal (less): expected slot <= position or slot > position - window, found another comparison"},
+    {WITH(.mask = LM_MASK_COMPUTED, .window = 3),
+     {"logical_and(x = causal, y = late)"},
+     {"logical_and(x = causal, y = rows)"},
+     "op visible (logical_and): expected two masks, found other values"},
+    {WITH(.mask = LM_MASK_COMPUTED),
+     {"y = fp32(-65504)"},
+     {"y = fp32(-1)"},
+     "op far (mul): expected what is hidden times a large negative number, found another factor"},
+    {WITH(.mask = LM_MASK_SELECT),
+     {"a = fp32(0)"},
+     {"a = fp32(1)"},
+     "op far (select): expected 0 or another mask where a key is seen, found another value"},
+    {WITH(.mask = LM_MASK_SELECT),
+     {"select(cond = visible"},
+     {"select(cond = rows"},
+     "op far (select): expected a mask or a guard against negative indices, found another condition"},
+    /* attention */
+    {PLAIN,
+     {"a0_2 = add(x = a0_1, y = seen)"},
+     {"a0_2 = identity(x = a0_1)"},
+     "op a0 (matmul): expected a causal mask on the scores, found none"},
+    {PLAIN,
+     {"a0_k_5 = expand_dims(x = K0, axes = tensor<int32, [1]>([2]))", "reps = tensor<int32, [5]>([1, 1, 2, 1, 1])"},
+     {"a0_k_5 = expand_dims(x = K0, axes = tensor<int32, [1]>([1]))", "reps = tensor<int32, [5]>([1, 2, 1, 1, 1])"},
+     "op a0 (matmul): expected query head h to meet key head h / (H / G), found another order of heads"},
+    {WITH(.group = LM_GROUP_EACH),
+     {"values = (a0_h0, a0_h1, a0_h2, a0_h3)"},
+     {"values = (a0_h1, a0_h0, a0_h2, a0_h3)"},
+     "op a0 (concat): expected all heads of one attention side by side, found others"},
+    {WITH(.attend = LM_SDPA),
+     {"attn_mask = seen"},
+     {"attn_mask = x0"},
+     "op a0 (scaled_dot_product_attention): expected a query, a cache of keys and values, and a causal mask"},
+};
+
+/* The text with its first `from` replaced. */
+static void change(struct bytes *text, const char *from, const char *to)
+{
+    put(text, "", 1);
+    char *const at = strstr((char *)text->at, from);
+    if (!at)
+        fail_msg("the program has no %s", from);
+    struct bytes out = {0};
+    put(&out, text->at, (size_t)(at - (char *)text->at));
+    put(&out, to, strlen(to));
+    put(&out, at + strlen(from), strlen(at + strlen(from)));
+    bytes_free(text);
+    *text = out;
+}
+
+/* The message of the refusal; and why-not has a line about it. */
+static void expect_refused(const struct bytes *text, const struct lm_form *form, const char *message)
+{
+    struct teg_mil_program *const p = parse(text, form);
+    struct teg_arena arena;
+    struct teg_raised raised = {0};
+    struct teg_raise_survey survey;
+    struct teg_error err = {0};
+    struct teg_buf lines = {0};
+    teg_arena_init(&arena, NULL);
+    const enum teg_status status = teg_raise(p, NULL, &arena, &raised, &err);
+    if (status != TEG_ERR_UNSUPPORTED || !strstr(err.message, message))
+        fail_msg("expected: %s\nfound: status %d: %s", message, status, err.message);
+    assert_int_equal(teg_raise_why_not(p, NULL, NULL, &lines, &err), TEG_OK);
+    if (!lines.bytes || !strstr(lines.bytes, message))
+        fail_msg("why not: expected: %s\nfound: %s", message, lines.bytes ? lines.bytes : "(nothing)");
+    assert_int_equal(teg_raise_look(p, NULL, &survey, &err), TEG_OK);
+    assert_true(!survey.is_model && strstr(survey.reason.bytes, message) && survey.contract.n_bytes == 0);
+    teg_raise_survey_free(&survey);
+    teg_buf_free(&lines);
+    teg_arena_free(&arena);
+    teg_mil_free(p);
+}
+
+static void test_refused(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
+        const struct refusal *const r = &refusals[i];
+        struct bytes text = lm_program(&r->form);
+        for (int k = 0; k < 2 && r->from[k]; k++)
+            change(&text, r->from[k], r->to[k]);
+        expect_refused(&text, &r->form, r->message);
+        bytes_free(&text);
+    }
+}
+
+/* Without the entry nobody knows which cosines a caller will give. */
+static void test_no_base(void **state)
+{
+    (void)state;
+    static const char *const bases[] = {NULL, "ten", "0.5", "1000000000000000"};
+    const struct lm_form form = {SAME, .rope = LM_ROPE_INPUTS}, other = lm_plain;
+    for (size_t i = 0; i < sizeof bases / sizeof *bases; i++) {
+        struct bytes text = lm_program(&form);
+        struct teg_mil_program *const p = parse(&text, &other);
+        const struct teg_string entry[1][2] = {{{"rope_theta", 10}, {bases[i], bases[i] ? strlen(bases[i]) : 0}}};
+        struct teg_arena arena;
+        struct teg_raised raised = {0};
+        struct teg_error err = {0};
+        p->user_metadata = entry;
+        p->n_user_metadata = bases[i] != NULL;
+        teg_arena_init(&arena, NULL);
+        assert_int_equal(teg_raise(p, NULL, &arena, &raised, &err), TEG_ERR_UNSUPPORTED);
+        assert_non_null(strstr(err.message, "expected a metadata entry rope_theta, from which the caller makes cos and "
+                                            "sin, found none"));
+        teg_arena_free(&arena);
+        teg_mil_free(p);
+        bytes_free(&text);
+    }
+}
+
+/* Who asks for an op that waits for another is told so. */
+static void test_waiting(void **state)
+{
+    (void)state;
+    struct bytes text = lm_program(&lm_plain);
+    struct teg_error err = {0};
+    struct teg_buf lines = {0};
+    struct teg_raise_survey survey;
+    change(&text, "o0 = linear(x = a0_f", "o0 = linear(x = ids");
+    struct teg_mil_program *const p = parse(&text, &lm_plain);
+    assert_int_equal(teg_raise_why_not(p, NULL, "y0 (add)", &lines, &err), TEG_OK);
+    assert_non_null(lines.bytes);
+    assert_string_equal(lines.bytes,
+                        "op y0 (add): expected operands with a meaning, found one without: op o0 (linear): "
+                        "expected rows as x, found another value\n");
+    assert_int_equal(teg_raise_look(p, "other", &survey, &err), TEG_ERR_ARGUMENT);
+    assert_string_equal(err.message, "cannot explain: toy: function: expected one of the package's, found other; see "
+                                     "`tegula inspect`");
+    assert_int_equal(teg_raise_look(p, NULL, &survey, &err), TEG_OK);
+    assert_true(survey.n_understood < survey.n_ops && survey.n_understood > survey.n_ops / 2);
+    teg_raise_survey_free(&survey);
+    teg_buf_free(&lines);
+    teg_mil_free(p);
+    bytes_free(&text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_forms), cmocka_unit_test(test_refused),
+                                       cmocka_unit_test(test_no_base), cmocka_unit_test(test_waiting)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
