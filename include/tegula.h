@@ -588,6 +588,10 @@ struct teg_predict_options {
     const char *function;      /* NULL: the default one */
     struct teg_state *state;   /* NULL only where the function has no states */
     const volatile bool *stop; /* set to true from elsewhere to give up: TEG_ERR_INTERRUPTED; may be NULL */
+    /* Asked between ops, by the calling thread, at most ten times a second: false gives up like `stop`. For callers
+     * that cannot set a flag while they wait, such as interpreters with signal handlers of their own; NULL: never. */
+    bool (*check)(void *ctx);
+    void *check_ctx;
 };
 TEG_API void teg_predict_options_default(struct teg_predict_options *options);
 
@@ -606,6 +610,30 @@ struct teg_predict_report {
     uint64_t n_ops;          /* ops run, those of loops each time */
 };
 TEG_API void teg_values_report(const struct teg_values *values, struct teg_predict_report *report);
+
+/* ---- calibration ---- */
+
+/* How strongly each input column of each weight matrix is used by a text: what quantizing it should be careful with. */
+struct teg_calibration;
+
+struct teg_calibrate_options {
+    size_t size;
+    uint32_t n_threads;       /* 0: the CPUs this process may use */
+    uint32_t window_tokens;   /* the text goes through the model in pieces of so many; 0: 512 */
+    teg_progress_fn progress; /* tokens; may be NULL */
+    void *progress_ctx;
+};
+TEG_API void teg_calibrate_options_default(struct teg_calibrate_options *options);
+
+/* Runs n_ids tokens through a model opened with TEG_MODE_EXACT and keeps the mean square of each column's factor, by
+ * the weights' names as the model's file has them. The caller frees *calibration; the model may go before it. */
+TEG_API enum teg_status teg_calibrate(const struct teg_model *model, const int32_t *ids, size_t n_ids,
+                                      const struct teg_calibrate_options *options, struct teg_calibration **calibration,
+                                      struct teg_error *err);
+/* float32 [*n_columns] of a weight, or NULL where it was not used; lives as long as the calibration. */
+TEG_API const float *teg_calibration_columns(const struct teg_calibration *calibration, const char *name,
+                                             size_t *n_columns);
+TEG_API void teg_calibration_free(struct teg_calibration *calibration);
 
 /* ---- models as Core ML packages ---- */
 
@@ -630,6 +658,7 @@ struct teg_convert_options {
      * blocks where Core ML can hold them exactly, else int8. Embedding and head: NULL: as weights. */
     const char *weights, *embedding, *head;
     bool fit_groups;         /* where a group does not divide: the largest smaller one that does; otherwise an error */
+    const struct teg_calibration *calibration; /* of this model: columns that matter lose less; NULL: none */
     uint32_t context_tokens; /* slots of the cache; 0: what the model was trained for, at most 4096 */
     uint32_t chunk_tokens;   /* most tokens of a prefill call; 0: 256 */
     uint32_t kv_tile_tokens; /* keys of an attention tile; 0: the profile's */
@@ -666,6 +695,50 @@ TEG_API enum teg_status teg_convert(const char *input, const char *output, const
 /* The choices of the profile for this model, each with the rule that demands it, a line each. */
 TEG_API enum teg_status teg_convert_explain(const char *input, const struct teg_convert_options *options,
                                             struct teg_text *text, struct teg_error *err);
+
+/* ---- weights of packages ---- */
+
+/* What became of one constant: a weight, or a table that could be taken for one. */
+struct teg_quantize_weight {
+    struct teg_convert_weight weight; /* encoding "" and sizes of the source where it was left alone */
+    const char *op;                   /* one that uses it: "linear" */
+    bool embedding, head;
+    bool calibrated;        /* columns were weighed by their importance */
+    const char *left_alone; /* the reason; NULL: it was encoded */
+};
+
+struct teg_quantize_options {
+    size_t size;
+    const struct teg_allocator *allocator; /* NULL: malloc */
+    /* Rules: WORD[/GRAIN][,FLAG]…, WORD one of f16, int8, uint8, int4, uint4, lut8, lut6, lut4, lut3, lut2, lut1; GRAIN
+     * tensor, channel, or a number: columns that share a scale, or rows that share a table; FLAG asym, float, minmax,
+     * plain, uniform, unique, v2, v4, fit, sparse=0.5, 2:4. Embedding and head: NULL: int8, or as weights where these
+     * have 8 bits or more. */
+    const char *weights, *embedding, *head;
+    /* "NAME=RULE", "op:TYPE=RULE" or with "skip" for RULE; NAME and TYPE have * and ?. The last name that matches
+     * decides, else the last op, else the above. */
+    const char *const *patterns;
+    size_t n_patterns;
+    uint64_t threshold_elements; /* constants of so many elements or fewer stay, unless a name pattern wants them */
+    bool fit_groups;             /* where a group does not divide: the largest smaller one; otherwise an error */
+    const struct teg_calibration *calibration; /* NULL: none */
+    bool replace;                              /* an existing package, after the new one is whole */
+    uint32_t n_threads;                        /* 0: one for each CPU */
+    size_t memory_budget_bytes;                /* for weights in the making; 0: 256 MiB */
+    teg_progress_fn progress;                  /* bytes of weights; may be NULL */
+    void *progress_ctx;
+    void (*on_weight)(void *ctx, const struct teg_quantize_weight *weight); /* when all is whole; may be NULL */
+    void *on_weight_ctx;
+};
+TEG_API void teg_quantize_options_default(struct teg_quantize_options *options);
+
+/* Writes the package at `input` again, as `output` (which must end in ".mlpackage"), its dense weights encoded and all
+ * else as it is, tokenizer files included. The program must be of iOS 18 or later. NaN and infinities in a weight are
+ * an error that names row and column. `report` may be NULL. On failure nothing is left under the output's name that was
+ * not there before. Any number of calls may run at once. */
+TEG_API enum teg_status teg_quantize_package(const char *input, const char *output,
+                                             const struct teg_quantize_options *options,
+                                             struct teg_convert_report *report, struct teg_error *err);
 
 #ifdef __cplusplus
 }

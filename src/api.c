@@ -14,6 +14,7 @@
 #include "cpu/cpu.h"
 #include "format/source.h"
 #include "lm.h"
+#include "model.h"
 #include "package.h"
 #include "plan/plan.h"
 #include "plan/work.h"
@@ -36,6 +37,11 @@ struct teg_model {
     struct teg_run_model run;
     bool emulates; /* fp16 */
 };
+
+const struct teg_graph *teg_model_graph(const struct teg_model *model)
+{
+    return model->plan && !model->plan->gemm ? model->graph : NULL;
+}
 
 const char *teg_version(void)
 {

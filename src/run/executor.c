@@ -365,6 +365,16 @@ static void report_values(const struct teg_pass *p, const struct teg_stage *stag
     }
 }
 
+/* After the stage: nothing has taken the place of its inputs yet. */
+static void report_products(const struct teg_pass *p, const struct teg_stage *stage)
+{
+    for (uint32_t i = 0; i < stage->n_steps; i++) {
+        const struct teg_step *const s = &p->plan->steps[stage->first_step + i];
+        if (s->kind == TEG_STEP_LINEAR && !s->gemm)
+            p->on_product(p->on_product_ctx, s->op, p->n_rows, s->k, row_of(p, &s->a, p->row0), s->a.stride);
+    }
+}
+
 static bool run_stages(struct teg_pass *p, uint32_t first, uint32_t last)
 {
     for (uint32_t i = first; i < last; i++) {
@@ -383,6 +393,8 @@ static bool run_stages(struct teg_pass *p, uint32_t first, uint32_t last)
             teg_pool_run(p->pool, round_row_slice, &job, (p->n_rows + job.rows_per_slice - 1) / job.rows_per_slice);
         if (p->on_value)
             report_values(p, stage);
+        if (p->on_product)
+            report_products(p, stage);
     }
     return true;
 }

@@ -313,6 +313,15 @@ static void run_session_interrupt(struct teg_session *s)
     atomic_store(&s->stop, true);
 }
 
+void teg_run_session_observe(struct teg_session *session,
+                             void (*on_product)(void *ctx, uint32_t op, size_t n_rows, size_t k, const float *x,
+                                                size_t stride),
+                             void *ctx)
+{
+    session->pass.on_product = on_product;
+    session->pass.on_product_ctx = ctx;
+}
+
 /* ---- questions ---- */
 
 static const float *run_session_logits(const struct teg_session *s)

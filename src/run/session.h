@@ -44,6 +44,11 @@ struct teg_run_model {
 
 enum teg_status teg_run_session_new(const struct teg_run_model *model, const struct teg_session_options *options,
                                     struct teg_session **session, struct teg_error *err);
+/* From now on calls back with the rows of every product; see run/executor.h. The session is of an exact plan. */
+void teg_run_session_observe(struct teg_session *session,
+                             void (*on_product)(void *ctx, uint32_t op, size_t n_rows, size_t k, const float *x,
+                                                size_t stride),
+                             void *ctx);
 enum teg_status teg_run_session_bytes(const struct teg_run_model *model, const struct teg_session_options *options,
                                       size_t n_tokens, struct teg_memory *memory, struct teg_error *err);
 
