@@ -149,6 +149,24 @@ enum teg_status teg_value_to_array(const struct teg_allocator *allocator, const 
 
 /* ---- images ---- */
 
+static uint8_t to_byte(float x)
+{
+    return (uint8_t)(x > 0 ? lrintf(x < 255 ? x : 255) : 0); /* NaN is 0 */
+}
+
+static void set_pixel(struct teg_array *array, size_t i, float x)
+{
+    if (array->form == TEG_FORM_F32)
+        array->f32[i] = x;
+    else
+        array->i32[i] = to_byte(x);
+}
+
+static float get_pixel(const struct teg_array *array, size_t i)
+{
+    return array->form == TEG_FORM_F32 ? array->f32[i] : (float)array->i32[i];
+}
+
 enum teg_status teg_image_to_array(const struct teg_allocator *allocator, const struct teg_feature_value *value,
                                    const struct teg_mil_feature *feature, const struct teg_mil_type *type,
                                    struct teg_array **array, struct teg_error *err)
@@ -163,8 +181,8 @@ enum teg_status teg_image_to_array(const struct teg_allocator *allocator, const 
     const size_t height = (size_t)value->dims[0], width = (size_t)value->dims[1];
     const size_t dims[4] = {1, n_channels, height, width};
     const uint32_t rank = type->rank == 3 ? 3 : 4;
-    if (teg_form_of(type->dtype) != TEG_FORM_F32)
-        FAIL(err, TEG_ERR_UNSUPPORTED, "cannot predict: input '%.100s': expected an image of floats, found %s",
+    if (teg_form_of(type->dtype) != TEG_FORM_F32 && type->dtype != TEG_MIL_UINT8)
+        FAIL(err, TEG_ERR_UNSUPPORTED, "cannot predict: input '%.100s': expected an image of floats or uint8, found %s",
              feature->name, teg_mil_dtype_info(type->dtype)->name);
     struct teg_array *const made = teg_array_new(allocator, type->dtype, rank, dims + (4 - rank));
     if (!made)
@@ -172,15 +190,10 @@ enum teg_status teg_image_to_array(const struct teg_allocator *allocator, const 
     for (size_t c = 0; c < n_channels; c++) {
         const size_t from = feature->colour == TEG_MIL_BGR ? 2 - c : c;
         for (size_t i = 0; i < height * width; i++)
-            made->f32[c * height * width + i] = (float)read_element(value->element, value->data, i * given + from);
+            set_pixel(made, c * height * width + i, (float)read_element(value->element, value->data, i * given + from));
     }
     *array = made;
     return TEG_OK;
-}
-
-static uint8_t to_byte(float x)
-{
-    return (uint8_t)(x > 0 ? lrintf(x < 255 ? x : 255) : 0); /* NaN is 0 */
 }
 
 enum teg_status teg_array_to_image(struct teg_values *values, size_t index, const struct teg_array *array,
@@ -190,7 +203,8 @@ enum teg_status teg_array_to_image(struct teg_values *values, size_t index, cons
     const bool is_colour = colour == TEG_MIL_RGB || colour == TEG_MIL_BGR, is_float = colour == TEG_MIL_GRAY_FP16;
     const size_t n_channels = is_colour ? 3 : 1;
     const size_t *const dims = array->dims + (array->rank - 3);
-    if (array->form != TEG_FORM_F32 || array->rank < 3 || array->rank > 4 || dims[0] != n_channels ||
+    const bool has_pixels = array->form == TEG_FORM_F32 || array->dtype == TEG_MIL_UINT8;
+    if (!has_pixels || array->rank < 3 || array->rank > 4 || dims[0] != n_channels ||
         (array->rank == 4 && array->dims[0] != 1))
         FAIL(err, TEG_ERR_UNSUPPORTED,
              "cannot predict: output '%.100s': expected an image of shape 1x%zuxHxW, found %s; export it as an array",
@@ -200,12 +214,12 @@ enum teg_status teg_array_to_image(struct teg_values *values, size_t index, cons
     if (!data)
         return teg_base_fail_memory(err, "an image", array->n);
     for (size_t c = 0; c < n_channels; c++) {
-        const float *const plane = array->f32 + (colour == TEG_MIL_BGR ? 2 - c : c) * n_pixels;
+        const size_t plane = (colour == TEG_MIL_BGR ? 2 - c : c) * n_pixels;
         for (size_t i = 0; i < n_pixels; i++)
             if (is_float)
-                ((float *)data)[i] = plane[i];
+                ((float *)data)[i] = get_pixel(array, plane + i);
             else
-                ((uint8_t *)data)[i * n_channels + c] = to_byte(plane[i]);
+                ((uint8_t *)data)[i * n_channels + c] = to_byte(get_pixel(array, plane + i));
     }
     out->kind = TEG_FEATURE_IMAGE;
     out->element = is_float ? TEG_ELEMENT_F32 : TEG_ELEMENT_U8;

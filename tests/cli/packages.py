@@ -55,6 +55,20 @@ def images():
     return single(7, "CoreML6", inputs, outputs, ops, [n for n, _ in outputs])
 
 
+def byte_images():
+    """A grey image of bytes and a colour one go out with rows and columns exchanged."""
+    ops = [Op("transpose", [(f"out_{c}", Tensor("uint8", 1, n, 3, 2))],
+              {"x": f"in_{c}", "perm": vector("int32", [0, 1, 3, 2])}) for c, n in (("gray", 1), ("bgr", 3))]
+    inputs = [(f"in_{c}", Tensor("uint8", 1, n, 2, 3), image(3, 2, c)) for c, n in (("gray", 1), ("bgr", 3))]
+    return single(8, "CoreML7", inputs, [(f"out_{c}", image(2, 3, c)) for c in ("gray", "bgr")], ops, ["out_gray", "out_bgr"])
+
+
+def int_image():
+    return single(8, "CoreML7", [("x", Tensor("int32", 1, 1, 2, 3), image(3, 2, "gray"))],
+                  [("y", array("int32", (1, 1, 2, 3)))],
+                  [Op("identity", [("y", Tensor("int32", 1, 1, 2, 3))], {"x": "x"})], ["y"])
+
+
 def shapes():
     """A range, two inputs with enumerated shapes, one with a default, a scalar, an int32; all but the range add up."""
     f = "fp32"
@@ -106,9 +120,9 @@ def overflow():
     return single(7, "CoreML6", [("x", ROW, array("fp16", (1, 4)))], [("y", array("fp16", (1, 4)))], ops, ["y"])
 
 
-MODELS = {"accumulate": accumulate, "images": images, "shapes": shapes, "classifier": classifier,
-          "int_classifier": lambda: classifier("int64"), "endless": endless, "unknown_op": unknown_op,
-          "overflow": overflow}
+MODELS = {"accumulate": accumulate, "images": images, "byte_images": byte_images, "int_image": int_image,
+          "shapes": shapes, "classifier": classifier, "int_classifier": lambda: classifier("int64"), "endless": endless,
+          "unknown_op": unknown_op, "overflow": overflow}
 
 
 def write_all(folder):

@@ -210,6 +210,20 @@ def _():
 
 @test
 def _():
+    """images of uint8 tensors; an image of int32 is an error"""
+    program = Program(PATHS["byte_images"])
+    grey = np.array([[0, 1, 2], [253, 254, 255]], np.uint8)
+    colour = np.arange(18, dtype=np.uint8).reshape(2, 3, 3)
+    out = program.predict({"in_gray": grey, "in_bgr": colour})
+    expect(out["out_gray"].dtype == np.uint8 and np.array_equal(out["out_gray"], grey.T), str(out))
+    expect(np.array_equal(out["out_bgr"], colour.transpose(1, 0, 2)), str(out))
+    out = program.predict({"in_gray": np.array([[-1, 0.6, 300], [1.4, np.nan, 7]]), "in_bgr": colour})
+    expect(np.array_equal(out["out_gray"], np.array([[0, 1, 255], [1, 0, 7]]).T), str(out))
+    raises(RuntimeError, lambda: Program(PATHS["int_image"]).predict({"x": grey}), "'x'", "floats or uint8, found int32")
+
+
+@test
+def _():
     """images as PIL images: modes as coremltools wants them, RGBA out"""
     if Image is None:
         raise Skip("Pillow is not installed")
