@@ -6,6 +6,8 @@
 #ifndef TEG_QUANT_IMPL_H
 #define TEG_QUANT_IMPL_H
 
+#include <math.h>
+
 #include "quant/quant.h"
 
 enum { TEG_QUANT_SLICES = 64 }; /* small groups go to threads in so many portions */
@@ -16,6 +18,7 @@ struct encoding {
     const float *values;     /* [rows, columns] */
     const float *importance; /* [columns], mean 1; NULL: all 1 */
     const uint8_t *kept;     /* [rows · columns]: 0 where pruned; NULL: all kept */
+    float tail;              /* weight of |value| in its own error; 0: none. See teg_quant_rule.plain */
     const char *name;
     struct teg_pool *pool;
     size_t n, group_n, n_groups; /* values, values of a group, groups */
@@ -31,7 +34,8 @@ static inline float error_weight(const struct encoding *e, size_t i)
 {
     if (e->kept && !e->kept[i])
         return 0;
-    return e->importance ? e->importance[i % e->q.columns] : 1;
+    const float w = e->importance ? e->importance[i % e->q.columns] : 1;
+    return e->tail > 0 ? w * (0.3f + e->tail * fabsf(e->values[i])) : w;
 }
 
 static inline float half_round(float x)

@@ -45,9 +45,11 @@ struct teg_quant_rule {
     uint32_t group;
     bool fit;                   /* a group that does not divide: the largest one below it that does; else an error */
     enum teg_quant_table table; /* palettes */
-    uint32_t vector;            /* palettes: columns of one entry, 1, 2 or 4 */
-    float sparsity;             /* share of the smallest values set to zero first; 0: none */
-    uint32_t keep_n, keep_of;   /* or: of each keep_of values of a row at most keep_n are kept; 0: none */
+    bool plain; /* palettes by k-means: all values count alike, so the error is the least there is. Otherwise large ones
+                   count more where no importance is given: the better guess, see docs/PERFORMANCE.md */
+    uint32_t vector;          /* palettes: columns of one entry, 1, 2 or 4 */
+    float sparsity;           /* share of the smallest values set to zero first; 0: none */
+    uint32_t keep_n, keep_of; /* or: of each keep_of values of a row at most keep_n are kept; 0: none */
 };
 
 /* The parts of an encoded weight, each packed from the lowest bit as Core ML has it. n_bytes 0: not there. */
@@ -117,8 +119,8 @@ enum teg_status teg_quant_reencode(enum teg_dtype dtype, const void *data, uint6
 /* A rule as options write it: WORD[/GRAIN][,FLAG]…
  *   WORD   f16, int8, uint8, int4, uint4, lut8, lut6, lut4, lut3, lut2, lut1
  *   GRAIN  tensor, channel, or a number: the group (default: int8 channel, int4 32, lut6 and lut8 tensor, others 16)
- *   FLAG   asym, float (asym with fp16 offsets), minmax (no search), kmeans, uniform, unique, v2, v4, fit, sparse=0.5,
- *          2:4
+ *   FLAG   sym (8 bits: the default), asym (4 bits: the default), float (asym with fp16 offsets), minmax (no search),
+ *          kmeans, plain (see above), uniform, unique, v2, v4, fit, sparse=0.5, 2:4
  * False: no such rule; *rule is untouched. */
 bool teg_quant_rule_parse(const char *text, struct teg_quant_rule *rule);
 /* The same text again, canonical: at most 64 bytes. */

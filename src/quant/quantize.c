@@ -47,15 +47,21 @@ static void put_half(uint8_t *out, uint16_t half)
 
 /* ---- checks before anything is made ---- */
 
-static enum teg_status check_values(const struct encoding *e, struct teg_error *err)
+static enum teg_status check_values(struct encoding *e, struct teg_error *err)
 {
     const float most = 65519.996f; /* rounds to 65504 */
-    for (size_t i = 0; i < e->n; i++)
+    double square = 0;
+    for (size_t i = 0; i < e->n; i++) {
+        square += (double)e->values[i] * (double)e->values[i];
         if (!(fabsf(e->values[i]) <= most))
             FAIL(err, TEG_ERR_FORMAT,
                  "cannot quantize: %s: row %zu, column %zu: expected a number that fp16 can hold, found %g; mend the "
                  "model or leave this weight out",
                  e->name, i / (size_t)e->q.columns, i % (size_t)e->q.columns, (double)e->values[i]);
+    }
+    const struct teg_quant_rule *const rule = &e->q.rule;
+    if (rule->method == TEG_QUANT_PALETTE && rule->table == TEG_QUANT_KMEANS && !rule->plain && square > 0)
+        e->tail = (float)(1 / sqrt(square / (double)e->n));
     return TEG_OK;
 }
 
@@ -150,6 +156,8 @@ static enum teg_status encode(struct encoding *e, const float *importance, struc
     const struct teg_quant_rule *const rule = &e->q.rule;
     TRY(check_values(e, err));
     TRY(read_importance(e, importance, err));
+    if (e->importance)
+        e->tail = 0; /* it knows better */
     if (e->q.sparse) {
         uint8_t *const kept = teg_arena_alloc(&e->scratch, e->n);
         if (!kept)

@@ -73,7 +73,7 @@ static bool read_word(struct text t, struct teg_quant_rule *rule)
             *rule = (struct teg_quant_rule){.method = words[i].method,
                                             .bits = words[i].bits,
                                             .is_signed = words[i].is_signed,
-                                            .symmetric = true,
+                                            .symmetric = words[i].method != TEG_QUANT_LINEAR || words[i].bits == 8,
                                             .search = true,
                                             .grain = words[i].grain,
                                             .group = words[i].group,
@@ -128,8 +128,8 @@ static bool read_flag(struct text t, struct teg_quant_rule *rule)
 {
     static const char *const tables[] = {"kmeans", "uniform", "unique"};
     const bool linear = rule->method == TEG_QUANT_LINEAR, palette = rule->method == TEG_QUANT_PALETTE;
-    if (linear && (is(t, "asym") || is(t, "float"))) {
-        rule->symmetric = false;
+    if (linear && (is(t, "sym") || is(t, "asym") || is(t, "float"))) {
+        rule->symmetric = is(t, "sym");
         rule->float_offset = is(t, "float");
         return true;
     }
@@ -138,6 +138,8 @@ static bool read_flag(struct text t, struct teg_quant_rule *rule)
     for (uint32_t i = 0; palette && i < 3; i++)
         if (is(t, tables[i]))
             return rule->table = (enum teg_quant_table)i, true;
+    if (palette && is(t, "plain"))
+        return rule->plain = true, true;
     if (palette && (is(t, "v2") || is(t, "v4")))
         return rule->vector = (uint32_t)(t.p[1] - '0'), true;
     if (is(t, "fit"))
@@ -184,8 +186,13 @@ void teg_quant_rule_format(const struct teg_quant_rule *rule, char text[MOST_TEX
         else
             snprintf(grain, sizeof grain, "%s", rule->grain == TEG_QUANT_PER_TENSOR ? "/tensor" : "/channel");
     }
-    if (linear && !rule->symmetric)
-        kind = rule->float_offset ? ",float" : ",asym";
+    if (linear)
+        kind = rule->symmetric      ? (rule->bits == 8 ? "" : ",sym")
+               : rule->float_offset ? ",float"
+               : rule->bits == 8    ? ",asym"
+                                    : "";
+    if (palette && rule->plain)
+        kind = ",plain";
     if (palette && rule->table != TEG_QUANT_KMEANS)
         kind = rule->table == TEG_QUANT_UNIFORM ? ",uniform" : ",unique";
     if (rule->keep_of)

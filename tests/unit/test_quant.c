@@ -167,6 +167,10 @@ static const char *const rule_texts[] = {
     "int4/4,float",
     "uint4/4,float",
     "uint4/4,asym,minmax",
+    "int4/4,sym",
+    "uint4/4,sym",
+    "lut4/2,plain",
+    "int4/4,sym,minmax",
     "int4/tensor",
     "int4/channel",
     "lut1/2",
@@ -264,15 +268,16 @@ static struct teg_quant_report report_of(const char *text, const float *w, size_
 static void search_is_never_worse(void **state)
 {
     (void)state;
-    static const char *const pairs[][2] = {{"int4/32", "int4/32,minmax"},
-                                           {"uint4/32", "uint4/32,minmax"},
+    static const char *const pairs[][2] = {{"int4/32,sym", "int4/32,sym,minmax"},
+                                           {"uint4/32,sym", "uint4/32,sym,minmax"},
                                            {"int8", "int8,minmax"},
                                            {"uint4/32,asym", "uint4/32,asym,minmax"},
                                            {"uint8,asym", "uint8,asym,minmax"},
                                            {"uint4/32,float", "uint4/32,asym"},
                                            {"lut4/16", "lut4/16,uniform"},
-                                           {"lut4/2", "lut4/16"},
-                                           {"lut6", "lut4/16"}};
+                                           {"lut4/16,plain", "lut4/16"},
+                                           {"lut4/2,plain", "lut4/16,plain"},
+                                           {"lut6,plain", "lut4/16,plain"}};
     for (uint32_t seed = 0; seed < 4; seed++) {
         float *const w = make_weight(64, 128, seed);
         for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
