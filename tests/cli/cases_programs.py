@@ -337,6 +337,25 @@ def _():
 
 @test()
 def _():
+    """inspect: why a function is no language model"""
+    facts = run("inspect", PATHS["accumulate"])
+    expect("no language model: add: " in facts.text, facts.text)
+    ops = run("inspect", PATHS["accumulate"], "--ops").text
+    expect("raised add: 0 of " in ops and "no language model: twice: " in ops, ops)
+    why = run("inspect", PATHS["accumulate"], "--why-not", "add")
+    expect_done(why)
+    expect("function add\n" in why.text or "function add: " in why.text, why.text)
+    nothing = run("inspect", PATHS["accumulate"], "--why-not", "no_such_op")
+    expect("function add: every op that has this in its name or type is understood" in nothing.text, nothing.text)
+    document = json.loads(run("inspect", PATHS["accumulate"], "--json", "--why-not", "add").out)
+    expect_equal(sorted(document["why_not"]), ["add", "twice"], "functions")
+    expect_equal([m["is_model"] for m in document["language_models"]], [False, False], "models")
+    expect(all(m["reason"] and m["contract"] == [] for m in document["language_models"]), "reasons")
+    expect_error(run("inspect", PATHS["accumulate"], "--why-not", "add", "--plan"), 2, "--why-not", "without --plan")
+
+
+@test()
+def _():
     """inspect --json of a package"""
     result = run("inspect", PATHS["accumulate"], "--json", "--states", "--ops", "--metadata", "--weights")
     expect_done(result)

@@ -10,6 +10,7 @@ Bound, in any logit: 5e-3, the tolerance that the packages' own README names.
   test_packages.py [NAME …]
 """
 import glob
+import json
 import os
 import sys
 
@@ -77,6 +78,27 @@ def check_fast(tap, work, package, golden, name):
     tap.ok(rms < 0.05 * scale, "%s, fast: differs by %.1f %% of the logits' size" % (name, 100 * rms / scale))
 
 
+def check_inspect(tap, package, name):
+    """Every op is raised; the composites are as many as two layers have; the contract names every input."""
+    r = run("inspect", package, "--json", "--ops")
+    if r.code != 0:
+        tap.ok(False, "%s, inspect" % name, r.describe())
+        return
+    document = json.loads(r.out)
+    models = [m for m in document["language_models"] if m["is_model"]]
+    wrong = len(models) != 1
+    for m in models:
+        wrong |= m["n_understood"] != m["n_ops"] or m["reason"] is not None
+        kinds = [line.split(" = ")[-1].split("(")[0] for line in m["ops"]]
+        wanted = {"embedding": 1, "rope": 4, "attention": 2, "kv_append": 2, "glu": 2, "lm_head": 1}
+        wrong |= any(kinds.count(k) != n for k, n in wanted.items()) or kinds.count("rms_norm") < 5
+        function = [f for f in document["functions"] if f["name"] == m["function"]][0]
+        lines = "\n".join(m["contract"])
+        wrong |= any("input      %s: " % i["name"] not in lines for i in function["inputs"])
+        wrong |= "token ids" not in lines or "writes     slots P" not in lines or "output     logits" not in lines
+    tap.ok(not wrong, "%s, inspect: all is raised, the contract is whole" % name, r.describe())
+
+
 def check_text(tap, package):
     """Without a tokenizer ids work (above), and text is refused with the way out."""
     r = run("tokenize", package, "-p", "hello")
@@ -96,6 +118,7 @@ def main(wanted):
                 continue
             golden = np.load(os.path.join(FOLDER, name + ".golden.npz"))
             check(tap, work, package, golden, name)
+            check_inspect(tap, package, name)
             if name in ("tiny_apple_int8", "tiny_article_int4"):
                 check_fast(tap, work, package, golden, name)
         if packages:
