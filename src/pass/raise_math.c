@@ -400,6 +400,7 @@ static void softcap(struct raiser *r, struct meaning *m, const struct meaning *x
 }
 
 /* Rows or a cache times ones of a larger shape: repeats by broadcasting. */
+enum { MOST_REPEATS = 1024 };
 static bool repeat(struct raiser *r, struct meaning *m, const struct meaning *x, const struct meaning *ones)
 {
     size_t n;
@@ -407,6 +408,11 @@ static bool repeat(struct raiser *r, struct meaning *m, const struct meaning *x,
     if ((x->kind != ROWS && x->kind != CACHE) || ones->kind != CONSTANT || !r->program->vars[ones->var].constant)
         return false;
     const struct teg_mil_type *const type = &r->program->vars[ones->var].type;
+    int64_t n_ones = 1;
+    for (int32_t d = 0; d < type->rank && n_ones <= MOST_REPEATS; d++)
+        n_ones = type->dims[d] >= 1 && type->dims[d] <= MOST_REPEATS ? n_ones * type->dims[d] : MOST_REPEATS + 1;
+    if (n_ones > MOST_REPEATS)
+        return false;
     const float *const values = teg_raise_floats(r, ones->var, &n, &why);
     for (size_t i = 0; values && i < n; i++)
         if (values[i] != 1)

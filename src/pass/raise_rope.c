@@ -204,11 +204,16 @@ static teg_value_id wave_value(struct raiser *r, const struct meaning *wave, con
     uint32_t n = 0;
     int64_t *const columns = columns_of(r, wave, &n);
     int64_t *const key = columns ? teg_raise_alloc(r, n, sizeof *key) : NULL;
-    if (!key || (n != p->n_pairs && n != 2 * p->n_pairs)) {
+    const int64_t width = wave->kind == TABLE || wave->by_contract ? wave->columns : wave->n_freqs;
+    bool good = key && (n == p->n_pairs || n == 2 * p->n_pairs);
+    for (uint32_t i = 0; i < n && good; i++) {
+        key[i] = columns[i];
+        good = columns[i] >= 0 && columns[i] < width; /* a view says so, but a table is not read on trust */
+    }
+    if (!good) {
         *why = "expected as many columns of cos and sin as a head has components or pairs, found another number";
         return TEG_NO_VALUE;
     }
-    memcpy(key, columns, n * sizeof *key);
     for (uint32_t i = 0; i < r->n_ropes; i++) {
         const struct rope *const known = &r->ropes[i];
         if (known->var == wave->var && known->freqs == wave->freqs && known->scale == wave->scale &&

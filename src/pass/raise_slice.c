@@ -267,8 +267,8 @@ static void rule_split(struct raiser *r, struct meaning *m)
     const bool given = teg_raise_numbers(r, "split_sizes", sizes, 64, &n_sizes);
     const bool known =
         axis >= 0 && axis < x->view.rank && teg_view_size(&x->view, (uint32_t)axis, &size) && teg_amount_fixed(size);
-    if (!known ||
-        (given ? n_sizes != r->op->n_outputs : !equal || parts != (int64_t)r->op->n_outputs || size.n % parts != 0)) {
+    if (!known || (given ? n_sizes != r->op->n_outputs
+                         : !equal || parts < 1 || parts != (int64_t)r->op->n_outputs || size.n % parts != 0)) {
         teg_raise_no(r, m, "expected parts of constant sizes, one for each output, found others");
         return;
     }
