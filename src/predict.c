@@ -4,8 +4,10 @@
  * only when the whole prediction succeeded. Inputs are found by name, so their order never matters. */
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/check.h"
+#include "base/options.h"
 #include "base/text.h"
 #include "program.h"
 
@@ -535,6 +537,35 @@ void teg_predict_options_default(struct teg_predict_options *options)
     *options = (struct teg_predict_options){.size = sizeof *options};
 }
 
+/* Asks the caller's check now and then; `stop` is what the run looks at. */
+struct poll {
+    const struct teg_predict_options *options;
+    volatile bool stop;
+    double next_seconds;
+};
+
+static double now_seconds(void)
+{
+    struct timespec t = {0};
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static void poll_check(void *ctx, const char *name, const struct teg_array *value)
+{
+    static const double between_seconds = 0.1;
+    struct poll *const p = ctx;
+    const double now = now_seconds();
+    (void)name;
+    (void)value;
+    if (p->options->stop && *p->options->stop)
+        p->stop = true;
+    if (p->stop || now < p->next_seconds)
+        return;
+    p->stop = !p->options->check(p->options->check_ctx);
+    p->next_seconds = now + between_seconds;
+}
+
 static enum teg_status run(struct call *c, const struct teg_eval *eval, const struct teg_predict_options *o,
                            struct teg_values **outputs)
 {
@@ -542,8 +573,11 @@ static enum teg_status run(struct call *c, const struct teg_eval *eval, const st
     struct teg_eval_report report = {0};
     TRY(gather_inputs(c));
     TRY(teg_values_new(c->allocator, c->interface->n_outputs, &values, c->err));
+    struct poll poll = {.options = o};
+    const struct teg_eval_watch watch = {poll_check, &poll};
     enum teg_status status =
-        teg_eval_run(eval, c->arrays, o->state ? o->state->values : NULL, o->stop, c->results, &report, c->err);
+        teg_eval_run_watched(eval, c->arrays, o->state ? o->state->values : NULL, o->check ? &poll.stop : o->stop,
+                             o->check ? &watch : NULL, c->results, &report, c->err);
     if (status == TEG_OK)
         status = convert_outputs(c, values);
     values->report = (struct teg_predict_report){report.overflow_op, report.peak_bytes, report.n_ops};
@@ -560,8 +594,7 @@ enum teg_status teg_program_predict(struct teg_program *program, const struct te
 {
     struct teg_predict_options o;
     teg_predict_options_default(&o);
-    if (options)
-        o = *options;
+    TRY(teg_options_read(&o, sizeof o, options, err));
     size_t index = 0;
     const struct teg_eval *eval = NULL;
     TRY(teg_program_need_function(program, o.function, &index, err));

@@ -71,8 +71,12 @@ class FeatureValue(ctypes.Structure):
                 ("string_keys", POINTER(c_char_p)), ("entry_values", POINTER(c_double))]
 
 
+CHECK = ctypes.CFUNCTYPE(c_bool, c_void_p)
+
+
 class PredictOptions(ctypes.Structure):
-    _fields_ = [("size", c_size_t), ("function", c_char_p), ("state", c_void_p), ("stop", POINTER(c_bool))]
+    _fields_ = [("size", c_size_t), ("function", c_char_p), ("state", c_void_p), ("stop", POINTER(c_bool)),
+                ("check", CHECK), ("check_ctx", c_void_p)]
 
 
 class Requirement(ctypes.Structure):

@@ -6,6 +6,7 @@ several threads; a state by one at a time, which its lock sees to.
 import ctypes
 import dataclasses
 import os
+import signal
 import threading
 from ctypes import byref
 from typing import Any, Dict, List, Optional, Tuple
@@ -159,6 +160,44 @@ class State:
         del held
 
 
+_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGALRM", "SIGUSR1", "SIGUSR2")
+            if hasattr(signal, name)]
+
+
+class _Signals:
+    """Lets signal handlers run while the library works.
+
+    Python runs them between bytecodes of the main thread, so the library calls back there now and then. What a handler
+    raises (Ctrl-C: KeyboardInterrupt) would be lost in the callback: it is kept, ends the work and is raised after it."""
+
+    def __init__(self):
+        self.caught, self.before = None, {}
+        is_main = threading.current_thread() is threading.main_thread()
+        self.callback = native.CHECK(self._check) if is_main else native.CHECK()
+        self.is_main = is_main
+
+    def _check(self, _):
+        return self.caught is None
+
+    def _keep(self, number, frame):
+        try:
+            self.before[number](number, frame)
+        except BaseException as error:
+            self.caught = error
+
+    def __enter__(self):
+        if self.is_main:
+            self.before = {number: handler for number in _SIGNALS if callable(handler := signal.getsignal(number))}
+            for number in self.before:
+                signal.signal(number, self._keep)
+        return self
+
+    def __exit__(self, *_):
+        for number, handler in self.before.items():
+            if signal.getsignal(number) == self._keep:  # the handler may have put another in its place
+                signal.signal(number, handler)
+
+
 class Program:
     """An open package. `mode` is "exact" or "emulate-fp16"."""
 
@@ -239,10 +278,15 @@ class Program:
         lib.teg_predict_options_default(byref(options))
         options.function = function.encode() if function else None
         options.state = state.handle if state else None
-        with state.lock if state else threading.Lock():
+        signals = _Signals()
+        options.check = signals.callback
+        with state.lock if state else threading.Lock(), signals:
             status = lib.teg_program_predict(self.handle, slots, len(inputs), byref(options), byref(values),
                                              byref(error))
         del held
+        if signals.caught is not None:
+            lib.teg_values_free(values)
+            raise signals.caught
         native.check(status, error)
         try:
             return {_text(item.name): _value(item) for item in

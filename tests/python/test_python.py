@@ -6,10 +6,12 @@ with a line where they are not installed. COREMLTOOLS_PYTHON names a Python that
 of signatures and the runtime test."""
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 import warnings
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -319,6 +321,41 @@ def _():
     rough = Program(PATHS["overflow"], mode="emulate-fp16").predict({"x": ROW / 4096})
     expect(np.allclose(exact["y"], rough["y"], rtol=1e-3))
     raises(ValueError, lambda: Program(PATHS["overflow"], mode="fast"), "exact, emulate-fp16")
+
+
+@test
+def _():
+    """Ctrl-C ends a prediction within a second and is a KeyboardInterrupt; what any handler raises comes out"""
+    endless = Program(PATHS["endless"])
+
+    class Alarm(Exception):
+        pass
+
+    def ring(*_):
+        raise Alarm
+
+    rings = []
+    before = signal.signal(signal.SIGALRM, ring)
+    try:
+        for number, kind, after in ((signal.SIGINT, KeyboardInterrupt, signal.default_int_handler), (signal.SIGALRM, Alarm, ring)):
+            threading.Timer(0.3, os.kill, (os.getpid(), number)).start()
+            start = time.monotonic()
+            try:
+                endless.predict({"x": np.array([1], np.int32)})
+                expect(False, "an end")
+            except kind:
+                expect(0.2 < time.monotonic() - start < 1.3, f"{time.monotonic() - start} s")
+            expect(signal.getsignal(number) == after, "the handler is back")
+        signal.signal(signal.SIGALRM, lambda *_: rings.append(1) or len(rings) > 1 and ring())
+        signal.setitimer(signal.ITIMER_REAL, 0.2, 0.3)
+        try:
+            endless.predict({"x": np.array([1], np.int32)})
+        except Alarm:
+            expect(len(rings) == 2, "a handler that raises nothing does not end the work")
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    expect(Program(PATHS["accumulate"]).functions, "the library goes on")
 
 
 @test

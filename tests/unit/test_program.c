@@ -297,6 +297,32 @@ static void test_stop(void **state)
     teg_program_free(p);
 }
 
+static bool count_and_stop(void *ctx)
+{
+    ++*(int *)ctx;
+    return false;
+}
+
+/* Asked after the first op; what it says holds before the next one. */
+static void test_check(void **state)
+{
+    (void)state;
+    int n = 0;
+    struct teg_program *p = NULL;
+    struct teg_values *out = NULL;
+    struct teg_error err = {0};
+    struct teg_predict_options o;
+    teg_predict_options_default(&o);
+    o.check = count_and_stop;
+    o.check_ctx = &n;
+    const struct teg_feature_value x = array_of("x", TEG_ELEMENT_F32, 2, 3, 2, numbers);
+    assert_int_equal(teg_program_open(PACKAGE("flow"), NULL, &p, &err), TEG_OK);
+    assert_int_equal(teg_program_predict(p, &x, 1, &o, &out, &err), TEG_ERR_INTERRUPTED);
+    assert_int_equal(n, 1);
+    assert_null(out);
+    teg_program_free(p);
+}
+
 static void test_free_null(void **state)
 {
     (void)state;
@@ -310,10 +336,15 @@ static void test_free_null(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_facts),        cmocka_unit_test(test_metadata_and_dump),
-        cmocka_unit_test(test_requirements), cmocka_unit_test(test_elements),
-        cmocka_unit_test(test_flow),         cmocka_unit_test(test_stop),
-        cmocka_unit_test(test_free_null),    cmocka_unit_test(test_every_allocation_may_fail),
+        cmocka_unit_test(test_facts),
+        cmocka_unit_test(test_metadata_and_dump),
+        cmocka_unit_test(test_requirements),
+        cmocka_unit_test(test_elements),
+        cmocka_unit_test(test_flow),
+        cmocka_unit_test(test_stop),
+        cmocka_unit_test(test_check),
+        cmocka_unit_test(test_free_null),
+        cmocka_unit_test(test_every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
