@@ -14,7 +14,7 @@ enum grain { GRAIN_DEFAULT, GRAIN_TENSOR, GRAIN_CHANNEL, GRAIN_BLOCK };
 
 struct convert_args {
     struct cli_model_args model;
-    const char *output, *weights, *embedding, *head, *target, *check_file;
+    const char *output, *calibrate, *weights, *embedding, *head, *target, *check_file;
     int profile, softmax, granularity;
     int64_t group_size, ctx, chunk, kv_tile, n_parts, threads, memory;
     struct cli_integers buckets;
@@ -75,6 +75,11 @@ static const struct cli_option option_table[] = {
      .type = CLI_FLAG,
      .offset = ARG(fit),
      .help = "where a group does not divide a weight, take the largest smaller one that does"},
+    {.name = "calibrate",
+     .type = CLI_TEXT,
+     .offset = ARG(calibrate),
+     .placeholder = "FILE",
+     .help = "run this text through the model first; columns that it uses much lose less"},
     {.name = "ctx",
      .type = CLI_INTEGER,
      .offset = ARG(ctx),
@@ -391,10 +396,43 @@ static int write_package(const struct convert_args *args, const char *input, str
     return code;
 }
 
+/* Which columns the text uses. */
+static int calibrate(const struct convert_args *args, const char *input, struct teg_calibration **calibration)
+{
+    struct cli_model_args exact = args->model;
+    struct teg_calibrate_options o;
+    struct teg_model *model = NULL;
+    struct teg_error err = {0};
+    struct cli_progress progress;
+    struct cli_bytes text = {0};
+    struct cli_ids ids = {0};
+    exact.mode = TEG_MODE_EXACT;
+    teg_calibrate_options_default(&o);
+    o.n_threads = (uint32_t)args->threads;
+    o.progress = cli_progress_update;
+    o.progress_ctx = &progress;
+    int code = cli_input_read(args->calibrate, "text", &text);
+    if (code == CLI_DONE)
+        code = cli_model_open(input, &exact, false, &model);
+    if (code == CLI_DONE)
+        code = cli_tokenize_prompt(model, &text, false, &ids);
+    if (code == CLI_DONE) {
+        cli_progress_begin(&progress, (enum cli_progress_when)args->model.progress, "calibrate", "tokens");
+        const enum teg_status status = teg_calibrate(model, ids.data, ids.n, &o, calibration, &err);
+        cli_progress_end(&progress);
+        code = status == TEG_OK ? CLI_DONE : cli_fail_library(&err);
+    }
+    teg_model_free(model);
+    cli_ids_free(&ids);
+    cli_bytes_free(&text);
+    return code;
+}
+
 static int convert(const struct cli_line *line, const void *ptr)
 {
     const struct convert_args *args = ptr;
     struct teg_convert_options o;
+    struct teg_calibration *calibration = NULL;
     uint32_t *buckets = NULL;
     char rule[96];
     if (!args->output && !args->explain)
@@ -403,8 +441,13 @@ static int convert(const struct cli_line *line, const void *ptr)
     int code = rule_text(args, line, rule);
     if (code == CLI_DONE)
         code = fill_options(args, rule, &o, &buckets);
+    if (code == CLI_DONE && args->calibrate && !args->explain)
+        code = calibrate(args, line->operands[0], &calibration);
+    if (code == CLI_DONE)
+        o.calibration = calibration;
     if (code == CLI_DONE)
         code = args->explain ? explain(line->operands[0], &o) : write_package(args, line->operands[0], &o);
+    teg_calibration_free(calibration);
     free(buckets);
     return code;
 }

@@ -177,12 +177,20 @@ static enum teg_status add_ends(struct teg_convert_input *in, struct teg_error *
 enum teg_status teg_convert_items(struct teg_convert_input *in, struct teg_error *err)
 {
     const struct teg_source *const s = in->source;
-    if (!in->tok)
+    if (!in->tok && !in->tokenizer)
         return TEG_OK;
     if (s && !in->tokenizer && s->kind == TEG_SOURCE_GGUF)
         return add_header(in, err);
-    TRY(add_files(in, in->tokenizer ? in->tokenizer : s ? s->tokenizer_path : NULL, err));
-    return in->n_items && in->n_items < TEG_CONVERT_MOST_ITEMS ? add_ends(in, err) : TEG_OK;
+    const char *const path = in->tokenizer ? in->tokenizer : s ? s->tokenizer_path : NULL;
+    TRY(add_files(in, path, err));
+    if (!in->n_items || ends_with(path, ".gguf"))
+        return TEG_OK;
+    if (in->tok)
+        return add_ends(in, err);
+    const char *const slash = strrchr(path, '/');
+    const char *const ends =
+        teg_arena_printf(&in->arena, "%.*sgeneration_config.json", slash ? (int)(slash - path) + 1 : 0, path);
+    return add_file(in, ends, "generation_config.json", "Ids that end an answer", err);
 }
 
 void teg_convert_items_free(struct teg_convert_input *in)

@@ -87,6 +87,14 @@ static void rule_of(void *ctx, const char *name, bool embedding, bool head, uint
     *rule = j->rules[embedding ? 1 : head ? 2 : 0];
 }
 
+static const float *importance_of(void *ctx, const char *name, uint64_t columns)
+{
+    const struct job *const j = ctx;
+    size_t n = 0;
+    const float *const found = teg_calibration_columns(j->o.calibration, name, &n);
+    return n == columns ? found : NULL;
+}
+
 static enum teg_status read_sizes(struct job *j)
 {
     const uint32_t own = j->in.hparams.context;
@@ -130,6 +138,8 @@ static enum teg_status read_options(struct job *j)
     j->lower.spec_version = version;
     j->lower.rule = rule_of;
     j->lower.rule_ctx = j;
+    j->lower.importance = j->o.calibration ? importance_of : NULL;
+    j->lower.importance_ctx = j;
     return read_rules(j);
 }
 
@@ -225,7 +235,8 @@ static enum teg_status write_package(struct job *j, struct teg_lowered *lowered,
     const struct teg_convert_lowered how = {&j->o, &j->lower};
     const bool is_alone = j->o.n_parts == 1;
     struct teg_emit_report report = {0};
-    const struct teg_emit_options options = {.replace = j->o.replace && is_alone,
+    const struct teg_emit_options options = {.allocator = j->o.allocator,
+                                             .replace = j->o.replace && is_alone,
                                              .memory_budget = j->o.memory_budget_bytes,
                                              .pool = j->pool,
                                              .items = is_alone ? j->in.items : NULL,
@@ -326,14 +337,9 @@ static enum teg_status write_parts_into(struct job *j, const char *folder)
 /* A folder that is not there, and stays so until all parts are whole. */
 static enum teg_status write_parts(struct job *j)
 {
-    struct stat st;
     const char *const hidden = teg_arena_printf(&j->in.arena, "%s.%ld.tmp", j->output, (long)getpid());
     if (!hidden)
         return teg_base_fail_memory(j->err, "path", strlen(j->output));
-    if (lstat(j->output, &st) == 0)
-        FAIL(j->err, TEG_ERR_ARGUMENT,
-             "cannot convert: %.160s: expected no file or folder of that name for the parts, found one; remove it",
-             j->output);
     if (mkdir(hidden, 0777) != 0)
         return io_fail(j, "make folder", hidden);
     enum teg_status status = write_parts_into(j, hidden);
@@ -375,7 +381,12 @@ static enum teg_status check_output(const struct job *j)
         FAIL(j->err, TEG_ERR_ARGUMENT, "cannot convert: %.160s: expected %s, found another name; choose one", j->output,
              j->o.n_parts > 1 ? "the name of a folder for the parts, without .mlpackage"
                               : "a name that ends in .mlpackage");
-    if (lstat(j->output, &st) == 0 && !j->o.replace)
+    const bool is_there = lstat(j->output, &st) == 0;
+    if (is_there && j->o.n_parts > 1)
+        FAIL(j->err, TEG_ERR_ARGUMENT,
+             "cannot convert: %.160s: expected no file or folder of that name for the parts, found one; remove it",
+             j->output);
+    if (is_there && !j->o.replace)
         FAIL(
             j->err, TEG_ERR_ARGUMENT,
             "cannot convert: %.160s: expected no file of that name, found one; remove it, or allow replacing (--force)",

@@ -432,7 +432,7 @@ enum teg_status teg_emit_package(const struct teg_mil_program *program, const ch
     struct teg_emitter e = {.program = program, .options = options ? options : &none, .path = path, .err = err};
     struct folder f = {&e, NULL};
     size_t n = strlen(path);
-    teg_arena_init(&e.arena, NULL);
+    teg_arena_init(&e.arena, e.options->allocator);
     teg_hasher_init(&e.content);
     while (n > 1 && path[n - 1] == '/')
         n--;

@@ -21,7 +21,8 @@ struct teg_emit_item {
 };
 
 struct teg_emit_options {
-    bool replace;          /* an existing target is replaced, after the new one is whole */
+    const struct teg_allocator *allocator; /* NULL: malloc */
+    bool replace;                          /* an existing target is replaced, after the new one is whole */
     size_t memory_budget;  /* bytes for weights in the making; 0: 256 MiB. One weight at a time may exceed it */
     struct teg_pool *pool; /* makes weights, so their making must not use it; NULL: the caller alone */
     const struct teg_emit_item *items;

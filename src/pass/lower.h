@@ -52,6 +52,9 @@ struct teg_lower_options {
     void (*rule)(void *ctx, const char *name, bool embedding, bool head, uint64_t rows, uint64_t columns,
                  struct teg_quant_rule *rule);
     void *rule_ctx;
+    /* Weights of the squared error [columns] of that tensor, which outlive the program; NULL, of both: none. */
+    const float *(*importance)(void *ctx, const char *name, uint64_t columns);
+    void *importance_ctx;
     bool keep_blocks; /* GGUF blocks that have an exact Core ML encoding keep their numbers */
 };
 

@@ -65,6 +65,7 @@ struct weight {
     uint64_t begin, rows, columns; /* rows begin … begin + rows - 1 of the result's order */
     const struct order *orders;    /* that its rows are moved by */
     uint32_t n_orders;
+    const float *importance; /* [columns] or NULL */
     bool keep_blocks;
     struct teg_quantized form; /* without bytes */
     struct teg_mil_deferred deferred;

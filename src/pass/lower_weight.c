@@ -110,7 +110,7 @@ static enum teg_status make_quantized(const struct weight *w, struct teg_arena *
         return teg_base_fail_memory(err, w->value->name, (size_t)w->rows * columns * sizeof *values);
     for (uint64_t r = 0; r < w->rows; r++)
         TRY(teg_lower_decode(w->value, source_row(w, r), values + r * columns, err));
-    return teg_quantize(&w->form.rule, values, w->rows, w->columns, NULL, w->value->name, NULL, arena, made,
+    return teg_quantize(&w->form.rule, values, w->rows, w->columns, w->importance, w->value->name, NULL, arena, made,
                         &w->report->report, err);
 }
 
@@ -219,6 +219,8 @@ static struct weight *find_weight(struct lowerer *l, const struct weight_use *us
                          .columns = columns,
                          .orders = orders,
                          .n_orders = n_orders,
+                         .importance =
+                             l->o->importance ? l->o->importance(l->o->importance_ctx, v->name, columns) : NULL,
                          .report = report};
     const enum teg_status status = settle(l, w, &rule);
     *report = (struct teg_lowered_weight){

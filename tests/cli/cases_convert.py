@@ -93,6 +93,22 @@ def second_opinion():
 
 
 @test()
+def judged_by_coremltools():
+    """convert: coremltools accepts the packages; TEGULA_COREMLTOOLS_PYTHON names a Python that has it"""
+    ane = ("--profile", "ane", "--chunk", "32", "--ctx", "128", "--ignore-rules", "--buckets", "64")
+    made = []
+    for i, options in enumerate((("--weights", "f16"), ("--weights", "int4/16", "--fit"), ("--weights", "lut4", "--fit"),
+                                 ("--weights", "int8", *ane))):
+        convert(TINY / "llama", f"c{i}.mlpackage", *options)
+        made.append(place(f"c{i}.mlpackage"))
+    python = os.environ.get("TEGULA_COREMLTOOLS_PYTHON", sys.executable)
+    done = subprocess.run([python, str(ROOT / "tools" / "check-package.py"), *made], capture_output=True, text=True)
+    if "# SKIP" in done.stdout:
+        raise Skip("no coremltools")
+    expect_equal(done.returncode, 0, done.stdout + done.stderr[-300:])
+
+
+@test()
 def report():
     """convert --json: shapes, sizes and errors of each weight, and the measured check"""
     result = convert(TINY / "llama", "r.mlpackage", "--weights", "int4/16", "--fit", "--check", "--json", "--ctx", "64")
@@ -168,6 +184,7 @@ def refused():
         ((llama, "-o", out, "--ctx", "1M"), 1, "ctx", "expected at most", "1048576"),
         ((llama, "-o", out, "--profile", "mps"), 2, "portable or ane", "mps"),
         ((llama, "-o", out, "--split", "2"), 1, "a folder for the parts"),
+        ((llama, "-o", empty, "--split", "2"), 1, "expected no file or folder of that name"),
         ((llama, "-o", os.path.join(empty, "x"), "--split", "2", "--profile", "portable"), 1, "portable"),
         ((llama, "-o", out, "--profile", "ane", "--chunk", "30"), 1, "rule SH"),
         ((llama, "-o", place("nowhere/x.mlpackage")), 1, "No such file"),

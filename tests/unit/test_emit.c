@@ -130,8 +130,8 @@ static enum teg_status make_weight(const struct teg_mil_deferred *w, struct teg_
     uint16_t *const scale = teg_arena_array(arena, ROWS, sizeof *scale);
     if (w->key == fails)
         FAIL(err, TEG_ERR_FORMAT, "cannot quantize: weight %d: expected numbers, found nan", (int)w->key);
-    assert_non_null(data);
-    assert_non_null(scale);
+    if (!data || !scale)
+        return teg_base_fail_memory(err, "a weight", ROWS * COLUMNS);
     for (size_t i = 0; i < ROWS * COLUMNS; i++)
         data[i] = (uint8_t)((w->key < 20 ? w->key : 0) * 7 + i % 5);
     for (size_t i = 0; i < ROWS; i++)
@@ -367,6 +367,27 @@ static void test_killed(void **state)
     teg_mil_free(program);
 }
 
+/* Every allocation may fail, and then nothing is left. */
+static void test_memory(void **state)
+{
+    const struct temp_dir *const d = *state;
+    struct teg_mil_program *const program = make_program(NULL);
+    char path[128];
+    temp_path(d, "a.mlpackage", path);
+    for (size_t fail_at = 1;; fail_at++) {
+        struct counting c;
+        struct teg_error err = {0};
+        const struct teg_emit_options options = {.allocator = counting_init(&c, fail_at)};
+        const enum teg_status status = teg_emit_package(program, path, &options, NULL, &err);
+        assert_int_equal(c.n_live, 0);
+        if (status == TEG_OK)
+            break;
+        assert_int_equal(status, TEG_ERR_MEMORY);
+        assert_int_equal(count_entries(d->path), 0);
+    }
+    teg_mil_free(program);
+}
+
 /* Files that go along are items of the manifest. */
 static void test_items(void **state)
 {
@@ -402,6 +423,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_replaced, temp_setup, temp_teardown),
         cmocka_unit_test_setup_teardown(test_full_disk, temp_setup, temp_teardown),
         cmocka_unit_test_setup_teardown(test_killed, temp_setup, temp_teardown),
+        cmocka_unit_test_setup_teardown(test_memory, temp_setup, temp_teardown),
         cmocka_unit_test_setup_teardown(test_items, temp_setup, temp_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
