@@ -14,4 +14,8 @@ struct cli_check {
 int cli_convert_check(const char *source, const char *package, const struct cli_model_args *args,
                       const struct cli_bytes *text, struct cli_check *check);
 
+/* Runs the text of a file through the model at `path` (quantize.c). */
+int cli_calibrate(const char *path, const char *text, const struct cli_model_args *model_args, int64_t n_threads,
+                  struct teg_calibration **calibration);
+
 #endif

@@ -1,0 +1,506 @@
+/* quantize.c: `tegula quantize`: the weights of a package in another encoding, and what that cost.
+ *
+ * The result on standard output is a line for each weight (or one JSON document), what was left alone among them with
+ * the reason; it is printed when the package is whole. */
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "convert.h"
+#include "interrupt.h"
+#include "io.h"
+
+enum { MOST_RULE = 128, MOST_CALIBRATION_TOKENS = 8192 };
+
+struct quantize_args {
+    struct cli_model_args model;
+    const char *output, *weights, *embedding, *head, *granularity, *n_of_m, *calibrate, *check_file;
+    double sparsity;
+    int64_t group_size, threshold, threads, memory;
+    struct cli_texts rules, skips;
+    bool check, force, fit, json;
+};
+
+#define ARG(field) offsetof(struct quantize_args, field)
+
+static const struct cli_option option_table[] = {
+    {.name = "output",
+     .letter = 'o',
+     .type = CLI_TEXT,
+     .offset = ARG(output),
+     .placeholder = "OUT.mlpackage",
+     .help = "the package to write"},
+    {.name = "weights",
+     .type = CLI_TEXT,
+     .offset = ARG(weights),
+     .placeholder = "RULE",
+     .initial = "int8",
+     .help = "the encoding: int8, int4, uint8, uint4, lut8, lut6, lut4, lut3, lut2, lut1, f16; see below"},
+    {.name = "embedding",
+     .type = CLI_TEXT,
+     .offset = ARG(embedding),
+     .placeholder = "RULE",
+     .help = "the same for the embedding (default: int8, or as --weights where that has 8 bits or more)"},
+    {.name = "head",
+     .type = CLI_TEXT,
+     .offset = ARG(head),
+     .placeholder = "RULE",
+     .help = "the same for the output head (default: as for the embedding)"},
+    {.name = "granularity",
+     .type = CLI_TEXT,
+     .offset = ARG(granularity),
+     .placeholder = "tensor|channel|block",
+     .help = "values that share a scale or table, for --weights (default: the rule's own)"},
+    {.name = "group-size",
+     .type = CLI_INTEGER,
+     .offset = ARG(group_size),
+     .placeholder = "N",
+     .min = 1,
+     .max = 65536,
+     .help = "columns of a block, or rows that share a table, for --weights"},
+    {.name = "fit",
+     .type = CLI_FLAG,
+     .offset = ARG(fit),
+     .help = "where a group does not divide a weight, take the largest smaller one that does"},
+    {.name = "sparsity",
+     .type = CLI_NUMBER,
+     .offset = ARG(sparsity),
+     .placeholder = "SHARE",
+     .low = 0,
+     .high = 0.999,
+     .help = "set this share of each weight to zero first and store the rest, for --weights"},
+    {.name = "n-m",
+     .type = CLI_TEXT,
+     .offset = ARG(n_of_m),
+     .placeholder = "N:M",
+     .help = "of each M neighbouring values keep the N largest, for --weights"},
+    {.name = "rule",
+     .type = CLI_TEXTS,
+     .offset = ARG(rules),
+     .placeholder = "PATTERN=RULE",
+     .help =
+         "another encoding for weights of that name, or op:TYPE=RULE for weights of such ops; * and ? stand for any "
+         "characters; may be given several times, the last that matches counts, names before ops"},
+    {.name = "skip",
+     .type = CLI_TEXTS,
+     .offset = ARG(skips),
+     .placeholder = "PATTERN",
+     .help = "leave weights of that name (or op:TYPE) alone; may be given several times"},
+    {.name = "threshold",
+     .type = CLI_INTEGER,
+     .offset = ARG(threshold),
+     .placeholder = "N",
+     .initial = "2048",
+     .min = 0,
+     .max = INT64_MAX,
+     .help = "leave weights of N elements or fewer alone"},
+    {.name = "calibrate",
+     .type = CLI_TEXT,
+     .offset = ARG(calibrate),
+     .placeholder = "FILE",
+     .help = "run this text through the model first and mind most the columns that it uses most (language models)"},
+    {.name = "check",
+     .type = CLI_FLAG,
+     .offset = ARG(check),
+     .help = "run the result against the source and report divergence and perplexity (language models)"},
+    {.name = "check-file",
+     .type = CLI_TEXT,
+     .offset = ARG(check_file),
+     .placeholder = "FILE",
+     .help = "the text for --check (default: a short one of its own)"},
+    {.name = "force", .type = CLI_FLAG, .offset = ARG(force), .help = "replace an existing package"},
+    {.name = "threads",
+     .type = CLI_INTEGER,
+     .offset = ARG(threads),
+     .placeholder = "N",
+     .min = 1,
+     .max = 256,
+     .help = CLI_THREADS_HELP},
+    {.name = "memory",
+     .type = CLI_INTEGER,
+     .offset = ARG(memory),
+     .placeholder = "BYTES",
+     .initial = "256M",
+     .min = 1,
+     .max = INT64_MAX,
+     .help = "memory for weights in the making (one weight may exceed it)"},
+    {.name = "json",
+     .type = CLI_FLAG,
+     .offset = ARG(json),
+     .help = "print {\"output\", \"weights_bytes\", \"relative_error\", \"weights\": [...], \"left_alone\": [...], "
+             "\"check\"}"},
+    CLI_TOKENIZER_OPTION(struct quantize_args, model),
+    CLI_PROGRESS_OPTION(struct quantize_args, model),
+};
+
+/* ---- the report ---- */
+
+struct row {
+    char *name, *op;
+    struct teg_quantize_weight w;
+};
+struct rows {
+    struct row *data;
+    size_t n, capacity;
+    bool failed;
+};
+
+static void keep_weight(void *ctx, const struct teg_quantize_weight *weight)
+{
+    struct rows *rows = ctx;
+    if (rows->n == rows->capacity) {
+        const size_t more = rows->capacity ? 2 * rows->capacity : 256;
+        struct row *moved = realloc(rows->data, more * sizeof(*moved));
+        if (!moved) {
+            rows->failed = true;
+            return;
+        }
+        rows->data = moved;
+        rows->capacity = more;
+    }
+    struct row row = {strdup(weight->weight.name), strdup(weight->op), *weight};
+    if (!row.name || !row.op) {
+        free(row.name);
+        free(row.op);
+        rows->failed = true;
+        return;
+    }
+    rows->data[rows->n++] = row;
+}
+
+static void free_rows(struct rows *rows)
+{
+    for (size_t i = 0; i < rows->n; i++) {
+        free(rows->data[i].name);
+        free(rows->data[i].op);
+    }
+    free(rows->data);
+}
+
+struct totals {
+    uint64_t elements, source_bytes, bytes;
+    size_t n;
+};
+
+static struct totals add_up(const struct rows *rows)
+{
+    struct totals t = {0};
+    for (size_t i = 0; i < rows->n; i++) {
+        const struct teg_convert_weight *w = &rows->data[i].w.weight;
+        if (rows->data[i].w.left_alone)
+            continue;
+        t.elements += w->rows * w->columns;
+        t.source_bytes += w->source_bytes;
+        t.bytes += w->bytes;
+        t.n++;
+    }
+    return t;
+}
+
+static const char *role_of(const struct teg_quantize_weight *w)
+{
+    return w->embedding && w->head ? "embedding and head" : w->embedding ? "embedding" : w->head ? "head" : "weight";
+}
+
+static json_t *json_row(const struct row *row)
+{
+    const struct teg_convert_weight *w = &row->w.weight;
+    json_t *name = cli_json_text(row->name, strlen(row->name));
+    if (row->w.left_alone)
+        return json_pack("{s:o, s:[I,I], s:s, s:s}", "name", name, "shape", (json_int_t)w->rows, (json_int_t)w->columns,
+                         "op", row->op, "reason", row->w.left_alone);
+    return json_pack("{s:o, s:[I,I], s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:I, s:b, s:b}", "name", name, "shape",
+                     (json_int_t)w->rows, (json_int_t)w->columns, "op", row->op, "role", role_of(&row->w), "encoding",
+                     w->encoding, "source_bytes", cli_json_u64(w->source_bytes), "bytes", cli_json_u64(w->bytes),
+                     "bits_per_weight", cli_json_real(w->bits_per_weight), "relative_error",
+                     cli_json_real(w->relative_error), "worst_row_error", cli_json_real(w->worst_row_error),
+                     "worst_row", (json_int_t)w->worst_row, "exact", w->exact, "calibrated", row->w.calibrated);
+}
+
+static json_t *json_rows(const struct rows *rows, bool left_alone)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; list && i < rows->n; i++) {
+        if ((rows->data[i].w.left_alone != NULL) != left_alone)
+            continue;
+        json_t *row = json_row(&rows->data[i]);
+        if (!row || json_array_append_new(list, row) != 0) {
+            json_decref(list);
+            return NULL;
+        }
+    }
+    return list;
+}
+
+static json_t *json_check(const struct cli_check *check)
+{
+    return json_pack("{s:I, s:o, s:o, s:o, s:o, s:o}", "tokens", (json_int_t)check->n_tokens, "kl_mean",
+                     cli_json_real(check->kl_mean), "kl_max", cli_json_real(check->kl_max), "perplexity_source",
+                     cli_json_real(check->perplexity_source), "perplexity_package",
+                     cli_json_real(check->perplexity_package), "top1_agreement", cli_json_real(check->top1_agreement));
+}
+
+static int print_json(const struct quantize_args *args, const struct rows *rows, const struct teg_convert_report *r,
+                      const struct cli_check *check, double seconds)
+{
+    const struct totals t = add_up(rows);
+    json_t *document = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "output",
+                                 cli_json_text(args->output, strlen(args->output)), "source_bytes",
+                                 cli_json_u64(t.source_bytes), "bytes", cli_json_u64(t.bytes), "bits_per_weight",
+                                 cli_json_real(t.elements ? (double)t.bytes * 8 / (double)t.elements : 0),
+                                 "weights_bytes", cli_json_u64(r->weights_bytes), "seconds", cli_json_real(seconds),
+                                 "weights", json_rows(rows, false), "left_alone", json_rows(rows, true));
+    if (document && check && json_object_set_new(document, "check", json_check(check)) != 0) {
+        json_decref(document);
+        document = NULL;
+    }
+    return cli_json_print(document);
+}
+
+static void print_row(struct cli_output *output, const struct row *row)
+{
+    const struct teg_convert_weight *w = &row->w.weight;
+    char shape[48];
+    snprintf(shape, sizeof(shape), "%llu x %llu", (unsigned long long)w->rows, (unsigned long long)w->columns);
+    (void)cli_output_name(output, row->name, 40);
+    if (row->w.left_alone)
+        (void)cli_output_printf(output, " %-16s left alone: %s\n", shape, row->w.left_alone);
+    else
+        (void)cli_output_printf(output, " %-16s %-14s %12llu %6.2f %9.6f %9.6f%s\n", shape, w->encoding,
+                                (unsigned long long)w->bytes, w->bits_per_weight, w->relative_error, w->worst_row_error,
+                                w->exact ? " exact" : "");
+}
+
+static int print_table(const struct quantize_args *args, const struct rows *rows, const struct teg_convert_report *r,
+                       const struct cli_check *check)
+{
+    const struct totals t = add_up(rows);
+    char source[32], weights[32];
+    struct cli_output output;
+    (void)cli_output_open(&output, NULL);
+    (void)cli_output_printf(&output, "%-40s %-16s %-14s %12s %6s %9s %9s\n", "weight", "shape", "encoding", "bytes",
+                            "bits", "error", "worst row");
+    for (size_t i = 0; i < rows->n; i++)
+        print_row(&output, &rows->data[i]);
+    (void)cli_output_printf(&output, "\n%s: %zu weights of %.2f bits, all weights %s (these were %s)\n", args->output,
+                            t.n, t.elements ? (double)t.bytes * 8 / (double)t.elements : 0,
+                            cli_bytes_text(r->weights_bytes, weights), cli_bytes_text(t.source_bytes, source));
+    if (check)
+        (void)cli_output_printf(&output,
+                                "check: %zu tokens, KL %.6f nats a token (at most %.4f), perplexity %.4f (source "
+                                "%.4f), same best token %.2f %%\n",
+                                check->n_tokens, check->kl_mean, check->kl_max, check->perplexity_package,
+                                check->perplexity_source, 100 * check->top1_agreement);
+    return cli_output_close(&output, true);
+}
+
+/* ---- options ---- */
+
+/* --weights with the grain and the pruning that other options give: "int4" and 64 are "int4/64". */
+static int rule_text(const struct quantize_args *args, char text[MOST_RULE])
+{
+    const char *comma = strchr(args->weights, ',');
+    const int n = comma ? (int)(comma - args->weights) : (int)strlen(args->weights);
+    const bool by_block = args->granularity && strcmp(args->granularity, "block") == 0;
+    char grain[32] = "", sparse[48] = "";
+    if (memchr(args->weights, '/', (size_t)n) && (args->group_size || args->granularity))
+        return cli_usage("bad option: --%s: expected one grain, found another in --weights '%.40s'; keep one",
+                         args->group_size ? "group-size" : "granularity", args->weights);
+    if (args->group_size && args->granularity && !by_block)
+        return cli_usage("bad option: --group-size: expected it with --granularity block, found '%.20s'; keep one",
+                         args->granularity);
+    if (strlen(args->weights) > 60 || (args->n_of_m && strlen(args->n_of_m) > 8))
+        return cli_usage("bad option: --weights: expected a short rule, found '%.40s...'; see 'tegula help quantize'",
+                         args->weights);
+    if (args->group_size)
+        snprintf(grain, sizeof(grain), "/%lld", (long long)args->group_size);
+    else if (args->granularity && !by_block)
+        snprintf(grain, sizeof(grain), "/%.20s", args->granularity);
+    if (args->sparsity > 0)
+        snprintf(sparse, sizeof(sparse), ",sparse=%.4f", args->sparsity);
+    if (args->n_of_m)
+        snprintf(sparse + strlen(sparse), sizeof(sparse) - strlen(sparse), ",%s", args->n_of_m);
+    snprintf(text, MOST_RULE, "%.*s%s%s%s", n, args->weights, grain, comma ? comma : "", sparse);
+    return CLI_DONE;
+}
+
+/* Rules and skips as the library's patterns; the caller frees each and the array. */
+static char **make_patterns(const struct quantize_args *args, size_t *n)
+{
+    *n = args->rules.n + args->skips.n;
+    char **patterns = calloc(*n + 1, sizeof(*patterns));
+    for (size_t i = 0; patterns && i < *n; i++) {
+        const bool skip = i >= args->rules.n;
+        const char *text = skip ? args->skips.data[i - args->rules.n] : args->rules.data[i];
+        const size_t n_bytes = strlen(text) + sizeof("=skip");
+        patterns[i] = malloc(n_bytes);
+        if (!patterns[i]) {
+            while (i-- > 0)
+                free(patterns[i]);
+            free(patterns);
+            return NULL;
+        }
+        snprintf(patterns[i], n_bytes, "%s%s", text, skip ? "=skip" : "");
+    }
+    return patterns;
+}
+
+static void free_patterns(char **patterns, size_t n)
+{
+    for (size_t i = 0; patterns && i < n; i++)
+        free(patterns[i]);
+    free(patterns);
+}
+
+/* ---- calibration ---- */
+
+struct cli_calibrate_args {
+    int64_t n_threads;
+    int progress;
+};
+
+static int calibrate_with(const struct teg_model *model, const char *path, const struct cli_calibrate_args *args,
+                          struct teg_calibration **calibration)
+{
+    struct cli_bytes text = {0};
+    struct cli_ids ids = {0};
+    struct teg_calibrate_options options;
+    struct teg_error err = {0};
+    struct cli_progress progress;
+    int code = cli_input_read(path, "text", &text);
+    if (code == CLI_DONE)
+        code = cli_tokenize_prompt(model, &text, false, &ids);
+    if (code == CLI_DONE) {
+        teg_calibrate_options_default(&options);
+        options.n_threads = (uint32_t)args->n_threads;
+        cli_progress_begin(&progress, (enum cli_progress_when)args->progress, "calibrate", "tokens");
+        options.progress = cli_progress_update;
+        options.progress_ctx = &progress;
+        const size_t n = ids.n < MOST_CALIBRATION_TOKENS ? ids.n : MOST_CALIBRATION_TOKENS;
+        const enum teg_status status = teg_calibrate(model, ids.data, n, &options, calibration, &err);
+        cli_progress_end(&progress);
+        code = status == TEG_OK ? CLI_DONE : cli_fail_library(&err);
+    }
+    cli_ids_free(&ids);
+    cli_bytes_free(&text);
+    return code;
+}
+
+int cli_calibrate(const char *path, const char *text, const struct cli_model_args *model_args, int64_t n_threads,
+                  struct teg_calibration **calibration)
+{
+    struct teg_model *model = NULL;
+    struct cli_model_args exact = *model_args;
+    const struct cli_calibrate_args args = {n_threads, model_args->progress};
+    exact.mode = TEG_MODE_EXACT;
+    int code = cli_model_open(path, &exact, false, &model);
+    if (code == CLI_DONE)
+        code = calibrate_with(model, text, &args, calibration);
+    teg_model_free(model);
+    return code;
+}
+
+/* ---- the command ---- */
+
+static int check_package(const struct quantize_args *args, const char *input, struct cli_check *check)
+{
+    struct cli_bytes text = {0};
+    int code = args->check_file ? cli_input_read(args->check_file, "text", &text) : CLI_DONE;
+    if (code == CLI_DONE)
+        code = cli_convert_check(input, args->output, &args->model, args->check_file ? &text : NULL, check);
+    cli_bytes_free(&text);
+    return code;
+}
+
+static int write_package(const struct quantize_args *args, const char *input, struct teg_quantize_options *o)
+{
+    struct teg_error err = {0};
+    struct teg_convert_report report = {0};
+    struct rows rows = {0};
+    struct cli_check check = {0};
+    struct cli_progress progress;
+    const double start = cli_now();
+    int code = CLI_DONE;
+    cli_progress_begin(&progress, (enum cli_progress_when)args->model.progress, "quantize", "bytes");
+    o->progress = cli_progress_update;
+    o->progress_ctx = &progress;
+    o->on_weight = keep_weight;
+    o->on_weight_ctx = &rows;
+    (void)signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes is an error to report, not a death */
+    const enum teg_status status = teg_quantize_package(input, args->output, o, &report, &err);
+    cli_progress_end(&progress);
+    if (status != TEG_OK)
+        code = cli_fail_library(&err);
+    else if (rows.failed)
+        code = cli_fail_memory();
+    const double seconds = cli_now() - start;
+    const bool checks = args->check || args->check_file;
+    if (code == CLI_DONE && checks)
+        code = check_package(args, input, &check);
+    if (code == CLI_DONE)
+        code = args->json ? print_json(args, &rows, &report, checks ? &check : NULL, seconds)
+                          : print_table(args, &rows, &report, checks ? &check : NULL);
+    free_rows(&rows);
+    return code;
+}
+
+static int quantize(const struct cli_line *line, const void *ptr)
+{
+    const struct quantize_args *args = ptr;
+    struct teg_quantize_options o;
+    struct teg_calibration *calibration = NULL;
+    char rule[MOST_RULE];
+    if (!args->output)
+        return cli_usage("missing option: --output (-o): expected the package to write, found none; give -o "
+                         "OUT.mlpackage");
+    int code = rule_text(args, rule);
+    if (code != CLI_DONE)
+        return code;
+    teg_quantize_options_default(&o);
+    char **patterns = make_patterns(args, &o.n_patterns);
+    if (!patterns)
+        return cli_fail_memory();
+    o.weights = rule;
+    o.embedding = args->embedding;
+    o.head = args->head;
+    o.patterns = (const char *const *)patterns;
+    o.threshold_elements = (uint64_t)args->threshold;
+    o.fit_groups = args->fit;
+    o.replace = args->force;
+    o.n_threads = (uint32_t)args->threads;
+    o.memory_budget_bytes = (size_t)args->memory;
+    if (args->calibrate)
+        code = cli_calibrate(line->operands[0], args->calibrate, &args->model, args->threads, &calibration);
+    o.calibration = calibration;
+    if (code == CLI_DONE)
+        code = write_package(args, line->operands[0], &o);
+    teg_calibration_free(calibration);
+    free_patterns(patterns, o.n_patterns);
+    return code;
+}
+
+const struct cli_command cli_command_quantize = {
+    .name = "quantize",
+    .operands = "PACKAGE",
+    .summary = "write a Core ML package with its weights in another encoding",
+    .details =
+        "PACKAGE is any ML program for iOS 18 or later, of one function or several; everything but its dense weights "
+        "stays as it is. Weights are the constants of linear, conv, conv_transpose, matmul and recurrent layers and "
+        "the tables of embeddings; tables that are no weights (RoPE, masks) are left alone.\n\n"
+        "A rule is WORD[/GRAIN][,FLAG]... int8, uint8, int4 and uint4 are scale * (q - offset); lut8 to lut1 are "
+        "tables of 2 to 256 values. GRAIN is tensor, channel, or the number of columns of a block (int) or of rows "
+        "that "
+        "share a table (lut); without it int8 has a scale a channel, int4 one for each 32 columns, lut4 and less a "
+        "table for each 16 rows, lut6 and lut8 one for the tensor. Flags: sym, asym, float (an offset in fp16, the "
+        "most "
+        "precise), minmax (scales by the largest value alone), plain (k-means by squared error alone), uniform, "
+        "unique, "
+        "v2, v4 (entries of 2 or 4 columns), fit, sparse=0.5, 2:4.\n\n"
+        "--calibrate is what improves 4 bits and less most: a few hundred words of the kind that the model will see.",
+    .options = option_table,
+    .n_options = CLI_COUNT(option_table),
+    .min_operands = 1,
+    .max_operands = 1,
+    .args_bytes = sizeof(struct quantize_args),
+    .run = quantize,
+};
