@@ -167,6 +167,36 @@ static void describe_program(struct teg_source *source, const struct teg_mil_pro
             add_text(source, rows[i].key, rows[i].text, strlen(rows[i].text));
 }
 
+/* The names that build/ gives: a package and the model it was made from can be compared layer by layer. The stream
+ * after layer l is the last sum before the keys of layer l + 1, or before the head. */
+static bool name_layers(struct teg_graph *g, struct teg_arena *arena, uint32_t width)
+{
+    struct teg_value *last = NULL;
+    uint32_t layer = 0;
+    bool ok = true;
+    for (uint32_t i = 0; ok && i < g->n_ops; i++) {
+        const struct teg_op *const op = &g->ops[i];
+        struct teg_value *const in = &g->values[op->inputs[0]];
+        const bool is_head = op->kind == TEG_OP_LM_HEAD;
+        if (op->kind == TEG_OP_EMBEDDING)
+            g->values[op->result].name = "embed";
+        if (op->kind == TEG_OP_SCALE && in->name && strcmp(in->name, "embed") == 0) {
+            g->values[op->result].name = in->name;
+            in->name = NULL;
+        }
+        if (op->kind == TEG_OP_ADD && teg_value_width(&g->values[op->result]) == width)
+            last = &g->values[op->result];
+        if (is_head && in->kind == TEG_VALUE_RESULT && g->ops[in->op].kind == TEG_OP_RMS_NORM)
+            in->name = "final_norm";
+        if ((op->kind != TEG_OP_KV_APPEND && !is_head) || !last)
+            continue;
+        last->name = teg_arena_printf(arena, "layer%02u", layer++);
+        ok = last->name != NULL;
+        last = NULL;
+    }
+    return ok;
+}
+
 enum teg_status teg_package_describe(const struct teg_mil_program *program, const struct teg_raised *raised,
                                      const char *path, struct teg_arena *arena, struct teg_source **source,
                                      struct teg_hparams *hparams, struct teg_error *err)
@@ -183,6 +213,8 @@ enum teg_status teg_package_describe(const struct teg_mil_program *program, cons
     s->tensors = teg_arena_array(arena, graph ? graph->n_values : 1, sizeof *s->tensors);
     if (!s->metas || !s->tensors)
         return teg_base_fail_memory(err, "package tables", graph ? graph->n_values : 1);
+    if (graph && !name_layers(raised->graph, arena, raised->width))
+        return teg_base_fail_memory(err, "package tables", graph->n_values);
     for (uint32_t i = 0; graph && i < graph->n_values; i++)
         if (graph->values[i].kind == TEG_VALUE_CONST)
             add_tensor(s, &graph->values[i]);

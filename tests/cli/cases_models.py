@@ -216,6 +216,7 @@ def _():
     copy = with_manifest("other_op", {"evaluate": True})
     both = json.loads(run("compare", gated["any"], gated["pair"], "--ids", LIST, "--layers", "--json").out)
     expect(both["logits"]["max_abs"] < 1e-4, str(both["logits"]))
+    expect_equal([v["name"] for v in both["layers"]["values"]], ["embed", "layer00", "layer01"], "layers of packages")
     text = run("compare", copy, gated["any"], "--ids", LIST, "--layers").text
     expect("no name is known in both" in text or "in both" in text, text)
 
