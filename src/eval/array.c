@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "eval/eval.h"
 #include "dtype/round.h"
+#include "eval/eval.h"
 
 #define MAX_ELEMENTS ((size_t)1 << 40)
 
