@@ -70,6 +70,8 @@ static bool same_attributes(struct matcher *m, const struct teg_op *x, const str
     case TEG_OP_RMS_NORM:
         NEAR(norm.eps);
         SAME(norm.weight_offset);
+        SAME(norm.by_max);
+        NEAR(norm.least_max);
         break;
     case TEG_OP_ROPE:
         SAME(rope.head_width);

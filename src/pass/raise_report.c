@@ -15,6 +15,9 @@ static const char *input_text(const struct raiser *r, teg_mil_var_id id)
     const struct meaning *const m = r->meanings[id];
     if (!m)
         return NULL; /* a state */
+    for (size_t i = 0; r->front && i < r->front->block.n_outputs; i++)
+        if (strcmp(r->program->vars[r->front->block.outputs[i]].name, r->program->vars[id].name) == 0)
+            return "the output of that name of the function that takes ids";
     if (m->kind == TOKENS)
         return "token ids";
     if (m->kind == POSITIONS)
