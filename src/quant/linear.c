@@ -152,24 +152,34 @@ static void try_scale(const struct encoding *e, size_t begin, size_t n, float sc
 }
 
 /* Clipping points as a share of the largest value's scale. With four bits it pays to cut off or to leave room; with
- * eight there is little to win. */
-static const float ladder4[] = {1, 0.7f, 0.75f, 0.8f, 0.84f, 0.88f, 0.91f, 0.94f, 0.97f, 1.03f, 1.06f, 1.1f, 1.14f};
-static const float ladder8[] = {1, 0.85f, 0.92f, 0.97f};
+ * eight there is little to win. `near` is for a scale that is good already. */
+struct ladder {
+    size_t n;
+    float steps[13];
+};
+static const struct ladder wide = {
+    13, {1, 0.7f, 0.75f, 0.8f, 0.84f, 0.88f, 0.91f, 0.94f, 0.97f, 1.03f, 1.06f, 1.1f, 1.14f}};
+static const struct ladder offsets = {7, {1, 0.77f, 0.83f, 0.88f, 0.92f, 0.96f, 1.04f}};
+static const struct ladder few = {4, {1, 0.85f, 0.92f, 0.97f}};
+static const struct ladder near = {3, {1, 0.97f, 1.03f}};
 
-static float search_scale(const struct encoding *e, size_t begin, size_t n, float first, float second, struct range r)
+/* The best scale from either start (second 0: none), refined. */
+static struct choice search_scale(const struct encoding *e, size_t begin, size_t n, const struct ladder *ladder,
+                                  float first, float second, struct range r)
 {
-    const bool coarse = e->q.rule.bits == 4;
-    const float *const ladder = coarse ? ladder4 : ladder8;
-    const size_t n_steps = coarse ? sizeof ladder4 / sizeof *ladder4 : sizeof ladder8 / sizeof *ladder8;
     struct choice best = {half_scale(first), 0};
-    for (size_t i = 0; i < n_steps; i++) {
-        try_scale(e, begin, n, first * ladder[i], r, &best);
+    for (size_t i = 0; i < ladder->n; i++) {
+        try_scale(e, begin, n, first * ladder->steps[i], r, &best);
         if (second != 0)
-            try_scale(e, begin, n, second * ladder[i], r, &best);
+            try_scale(e, begin, n, second * ladder->steps[i], r, &best);
     }
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++) {
+        const float before = best.scale;
         try_scale(e, begin, n, best.scale, r, &best);
-    return half_scale(best.scale);
+        if (best.scale == before)
+            break;
+    }
+    return best;
 }
 
 /* No code may mean more than fp16 holds: the rounded scale times the last code can. */
@@ -202,7 +212,9 @@ static void encode_symmetric(const struct encoding *e, size_t group, size_t begi
     const int32_t middle = rule->is_signed ? 0 : rule->search ? (int32_t)half : (int32_t)half - 1;
     float scale = 1;
     if (largest > 0 && rule->search)
-        scale = search_scale(e, begin, n, largest / (half - 1), (x.high > -x.low ? -largest : largest) / half, r);
+        scale = half_scale(search_scale(e, begin, n, rule->bits == 4 ? &wide : &few, largest / (half - 1),
+                                        (x.high > -x.low ? -largest : largest) / half, r)
+                               .scale);
     else if (largest > 0)
         scale = half_scale(largest / (half - 1));
     e->scales[group] = teg_f32_to_f16(scale);
@@ -226,19 +238,19 @@ static void encode_integer_offset(const struct encoding *e, size_t group, size_t
         scale = half_scale(width / steps);
     }
     struct choice best = {scale, 0};
-    for (float shift = -1; rule->search && width > 0 && shift <= 1; shift++) {
-        const float o =
-            clamp(round_even((codes.low * x.high - codes.high * x.low) / width) + shift, codes.low, codes.high);
+    const float middle = offset;
+    for (size_t i = 0; rule->search && width > 0 && i < 3; i++) {
+        static const float shifts[] = {0, -1, 1};
+        const float o = clamp(middle + shifts[i], codes.low, codes.high);
         const struct range r = {codes.low - o, codes.high - o};
-        struct choice at = {0, 0};
-        at.scale = search_scale(e, begin, n, width / steps, 0, r);
-        const struct moments m = measure(e, begin, n, 1 / at.scale, 0, r);
-        at.gain = 2 * (double)at.scale * m.xq - (double)at.scale * (double)at.scale * m.qq;
+        const struct ladder *const ladder = i ? &near : rule->bits == 4 ? &offsets : &few;
+        const struct choice at = search_scale(e, begin, n, ladder, i ? best.scale : scale, 0, r);
         if (at.gain > best.gain) {
             best = at;
             offset = o;
         }
     }
+    best.scale = half_scale(best.scale);
     e->scales[group] = teg_f32_to_f16(best.scale);
     e->offsets[group] = (int16_t)offset;
     encode_codes(e, begin, n, best.scale, 0, (struct range){codes.low - offset, codes.high - offset});
