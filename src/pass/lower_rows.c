@@ -27,14 +27,26 @@ static var unit_norm(struct lowerer *l, var x, uint32_t rank, uint32_t axis, uin
     return teg_lower_slice(l, "unit_half", normed, rank, axis, 0, width);
 }
 
+/* x divided by the largest |x|, or by `least`: eps is that of the quotient. */
+static var divide_by_max(struct lowerer *l, var x, uint32_t axis, float least)
+{
+    const var size = OP(l, "abs", "size", {"x", x});
+    const var most = OP(l, "reduce_max", "most", {"x", size}, {"axes", INTS(l, (int32_t)axis)},
+                        {"keep_dims", teg_mil_make_bool(l->m, true)});
+    const var divisor = least > 0 ? OP(l, "maximum", "divisor", {"x", most}, {"y", teg_lower_half(l, least)}) : most;
+    return OP(l, "real_div", "by_most", {"x", x}, {"y", divisor});
+}
+
 static void norm(struct lowerer *l, const struct teg_op *op)
 {
     const uint32_t n = (uint32_t)teg_value_width(&l->g->values[op->inputs[1]]);
     const bool by_head = n != teg_value_width(&l->g->values[op->inputs[0]]);
-    const var x = by_head ? teg_lower_heads(l, op->inputs[0], n) : teg_lower_flat(l, op->inputs[0]);
+    var x = by_head ? teg_lower_heads(l, op->inputs[0], n) : teg_lower_flat(l, op->inputs[0]);
     const uint32_t rank = by_head || l->c->channels ? 4 : 3;
     const uint32_t axis = by_head ? teg_lower_head_axis(l) : teg_lower_flat_axis(l);
     const int64_t columns[4] = {1, n, 1, 1};
+    if (op->attr.norm.by_max)
+        x = divide_by_max(l, x, axis, op->attr.norm.least_max);
     struct order order = {.width = n, .head_width = n};
     if (by_head && l->moved[op->result]) {
         order.n_pairs = (l->moved[op->result] - 1) >> 1;
@@ -95,9 +107,10 @@ static void rope(struct lowerer *l, const struct teg_op *op)
 static void glu(struct lowerer *l, const struct teg_op *op)
 {
     const var x = teg_lower_flat(l, op->inputs[0]), up = teg_lower_flat(l, op->inputs[1]);
+    const char *const mode = op->attr.activation == TEG_ACT_GELU_ERF ? "EXACT" : "TANH_APPROXIMATION";
     const var gate = op->attr.activation == TEG_ACT_SILU
                          ? OP(l, "silu", "gate", {"x", x})
-                         : OP(l, "gelu", "gate", {"x", x}, {"mode", teg_mil_make_string(l->m, "TANH_APPROXIMATION")});
+                         : OP(l, "gelu", "gate", {"x", x}, {"mode", teg_mil_make_string(l->m, mode)});
     put(l, op, OP(l, "mul", "gated", {"x", gate}, {"y", up}));
 }
 

@@ -326,13 +326,14 @@ static bool same_rows(const struct meaning *a, const struct meaning *b)
 static bool concat_doubled(struct meaning *m, const struct meaning *a, const struct meaning *b, uint32_t axis)
 {
     const struct factor *const f = teg_view_single(&a->view, axis);
-    if (a->kind != ROWS || b->kind != ROWS || !f || f->axis != AXIS_COLUMNS || f->stride != 1 || !same_rows(a, b) ||
-        a->scale != -b->scale)
+    if ((a->kind != ROWS && a->kind != BY_MAX) || b->kind != a->kind || !f || f->axis != AXIS_COLUMNS ||
+        f->stride != 1 || !same_rows(a, b) || a->scale != -b->scale)
         return false;
     if (!teg_view_same(&a->view, &b->view))
         return false;
     *m = *a;
     m->kind = DOUBLED;
+    m->by_max = a->kind == BY_MAX;
     m->axis = axis;
     return true;
 }

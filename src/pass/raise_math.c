@@ -468,7 +468,7 @@ static enum teg_activation activation_of(const struct meaning *x)
 static void multiply_rows(struct raiser *r, struct meaning *m, const struct meaning *a, const struct meaning *b)
 {
     float s;
-    if (a->kind == ROWS && teg_raise_scalar(r, b, &s)) {
+    if (teg_raise_scalar(r, b, &s) && (a->kind == ROWS || (a->kind == BY_MAX && s == -1))) {
         *m = *a;
         m->scale *= s;
     } else if (repeat(r, m, a, b)) {

@@ -33,6 +33,33 @@ static void holds(const struct teg_graph *g, const struct teg_graph *normal, con
     lowered_free(&l);
 }
 
+/* What raise knows of other exporters and no builder makes: written and found again. */
+static void test_other_forms(void **state)
+{
+    (void)state;
+    struct model m;
+    struct teg_arena arena;
+    model_open(&m, "llama");
+    for (uint32_t i = 0; i < m.graph->n_ops; i++) {
+        struct teg_op *const op = &m.graph->ops[i];
+        if (op->kind == TEG_OP_GLU)
+            op->attr.activation = TEG_ACT_GELU_ERF;
+        if (op->kind == TEG_OP_RMS_NORM) {
+            op->attr.norm.by_max = true;
+            op->attr.norm.least_max = i % 2 ? 0 : 0.25f;
+        }
+    }
+    teg_arena_init(&arena, NULL);
+    const struct teg_graph *const normal = normal_form(m.graph, CONTEXT, &arena);
+    struct teg_lower_options o = {.context = CONTEXT, .chunk = CHUNK, .kv_tile = 64};
+    holds(m.graph, normal, &o, "main", "other forms, portable");
+    o.profile = TEG_PROFILE_ANE;
+    o.force = true;
+    holds(m.graph, normal, &o, "decode", "other forms, ane");
+    teg_arena_free(&arena);
+    model_close(&m);
+}
+
 static void test_law(void **state)
 {
     (void)state;
@@ -200,6 +227,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_law),
+        cmocka_unit_test(test_other_forms),
         cmocka_unit_test(test_mutations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -20,7 +20,7 @@ enum lm_rope {
     LM_ROPE_INPUTS,       /* cos and sin are the caller's */
     LM_ROPES
 };
-enum lm_group { LM_GROUP_TILE, LM_GROUP_BROADCAST, LM_GROUP_ONES, LM_GROUP_EACH, LM_GROUPS };
+enum lm_group { LM_GROUP_TILE, LM_GROUP_BROADCAST, LM_GROUP_ONES, LM_GROUP_EACH, LM_GROUP_SLICES, LM_GROUPS };
 enum lm_attend { LM_MATMUL, LM_SCALED_QUERY, LM_SDPA, LM_ATTENDS };
 enum lm_mask { LM_MASK_INPUT, LM_MASK_COMPUTED, LM_MASK_SELECT, LM_MASKS };
 enum lm_act { LM_SILU, LM_SIGMOID, LM_GELU_TANH, LM_GELU_EXACT, LM_ERF, LM_ERF_LAST, LM_ACTS };
@@ -36,7 +36,7 @@ struct lm_form {
     enum lm_act act;
     enum lm_product product;
     uint32_t n_layers, n_heads, n_kv_heads, head_width, ffn, vocab, context, window;
-    bool two_states, head_norms, biases, last_only, softcap, fixed_token;
+    bool two_states, head_norms, biases, last_only, softcap;
     uint32_t seed;
 };
 
@@ -507,7 +507,7 @@ static inline void lm_repeat(struct lm_text *t, const char *y, const char *x)
     lm_line(t, "tensor<fp32, [1, %u, 1, ?, %u]> %s_5 = expand_dims(x = %s, axes = tensor<int32, [1]>([2]));", n, width,
             y, x);
     if (f->group == LM_GROUP_ONES) {
-        char ones[60];
+        char ones[80];
         (void)snprintf(ones, sizeof ones, "%s_ones", y);
         lm_constant(t, ones, 5, (const uint32_t[]){1, 1, group, 1, 1}, 0, 1, NULL);
         lm_line(t, "tensor<fp32, [1, %u, %u, ?, %u]> %s_t = mul(x = %s_5, y = %s_ones);", n, group, width, y, y, y);
@@ -546,32 +546,34 @@ static inline void lm_attend(struct lm_text *t, const char *out, const char *dim
     lm_line(t, "tensor<fp32, [%s, ?, %u]> %s = matmul(x = %s_p, y = %s);", dims, width, out, out, v);
 }
 
-/* One head at a time. */
-static inline void lm_attend_each(struct lm_text *t, const char *out, const char *q, const char *k, const char *v)
+/* `step` heads at a time, which read one head of keys and values. */
+static inline void lm_attend_each(struct lm_text *t, const char *out, const char *q, const char *k, const char *v,
+                                  uint32_t step)
 {
     const struct lm_form *const f = &t->f;
-    char parts[400] = "";
-    for (uint32_t h = 0; h < f->n_heads; h++) {
+    char parts[400] = "", dims[40];
+    (void)snprintf(dims, sizeof dims, "1, %u", step);
+    for (uint32_t h = 0; h < f->n_heads; h += step) {
         const char *const names[] = {q, k, v};
         char part[3][60], name[60];
         for (int i = 0; i < 3; i++) {
-            const uint32_t at = i ? h / (f->n_heads / f->n_kv_heads) : h;
+            const uint32_t at = i ? h / (f->n_heads / f->n_kv_heads) : h, n = i ? 1 : step;
             (void)snprintf(part[i], sizeof part[i], "%s_h%u", names[i], h);
             lm_line(t,
-                    "tensor<fp32, [1, 1, ?, %u]> %s = slice_by_index(x = %s, begin = tensor<int32, [4]>([0, %u, 0, "
+                    "tensor<fp32, [1, %u, ?, %u]> %s = slice_by_index(x = %s, begin = tensor<int32, [4]>([0, %u, 0, "
                     "0]), end = tensor<int32, [4]>([0, %u, 0, 0]), begin_mask = tensor<bool, [4]>([true, false, true, "
                     "true]), end_mask = tensor<bool, [4]>([true, false, true, true]));",
-                    f->head_width, part[i], names[i], at, at + 1);
+                    n, f->head_width, part[i], names[i], at, at + n);
         }
         (void)snprintf(name, sizeof name, "%s_h%u", out, h);
-        lm_attend(t, name, "1, 1", part[0], part[1], part[2]);
+        lm_attend(t, name, dims, part[0], part[1], part[2]);
         (void)snprintf(parts + strlen(parts), sizeof parts - strlen(parts), "%s%s", h ? ", " : "", name);
     }
-    if (f->n_heads > 1)
+    if (f->n_heads > step)
         lm_line(t, LM_HEADS "%s = concat(values = (%s), axis = int32(1), interleave = bool(false));", f->n_heads,
                 f->head_width, out, parts);
     else
-        lm_line(t, LM_HEADS "%s = identity(x = %s);", 1, f->head_width, out, parts);
+        lm_line(t, LM_HEADS "%s = identity(x = %s);", step, f->head_width, out, parts);
 }
 
 static inline void lm_attend_all(struct lm_text *t, const char *out, const char *q, const char *k, const char *v)
@@ -579,8 +581,8 @@ static inline void lm_attend_all(struct lm_text *t, const char *out, const char 
     const struct lm_form *const f = &t->f;
     const uint32_t group = f->n_heads / f->n_kv_heads, width = f->head_width;
     char dims[40], k5[60], v5[60], q5[60], o5[60];
-    if (f->group == LM_GROUP_EACH) {
-        lm_attend_each(t, out, q, k, v);
+    if (f->group == LM_GROUP_EACH || f->group == LM_GROUP_SLICES) {
+        lm_attend_each(t, out, q, k, v, f->group == LM_GROUP_EACH || f->attend == LM_SDPA ? 1 : group);
         return;
     }
     (void)snprintf(k5, sizeof k5, "%s_k", out);
