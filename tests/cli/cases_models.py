@@ -108,11 +108,19 @@ def _():
 
 @test()
 def _():
-    """run: a package that runs op by op continues a text"""
-    paths = MODELS["plain"][1]
-    # The model's vocabulary is 32; the tokenizer's first ids are bytes.
-    result = run("run", paths["pair"], "-p", "x", "-n", 0, "--tokenizer", TINY / "llama.gguf")
-    expect(result.code in (0, 1), result.errors)  # the text's ids may not be the model's; it must not crash
+    """run: a package that runs op by op continues a text as the model does that it was made from"""
+    package = pathlib.Path(FOLDER.name) / "llama.mlpackage"
+    expect_done(run("convert", TINY / "llama.gguf", "-o", package, "--weights", "f16"))
+    options = ("-p", "hello world", "-n", 12, "--temp", 0, "--ignore-eos", "--json", "--mode", "exact")
+    wanted = json.loads(run("run", package, *options).out)
+    (package / "tegula.json").write_text('{"format": 1, "evaluate": true}')
+    found = run("run", package, *options)
+    expect_done(found)
+    document = json.loads(found.out)
+    expect_equal((document["text"], document["tokens"]), (wanted["text"], wanted["tokens"]), "text")
+    expect_equal(document["overflow_op"], None, "overflow")
+    result = run("run", package, "-p", "hello world", "-n", 4, "--temp", 0, "--mode", "emulate-fp16", "--json")
+    expect_equal(json.loads(result.out)["options"]["mode"], "emulate-fp16", result.errors)
 
 
 # ---- tegula.json ----
