@@ -202,6 +202,47 @@ static void test_metadata_and_dump(void **state)
     teg_program_free(p);
 }
 
+/* What is no language model is told so, with the op; and no memory is an error like another. */
+static void test_recognised(void **state)
+{
+    (void)state;
+    struct ledger ledger = {0};
+    const struct teg_allocator allocator = {counted_alloc, counted_free, &ledger};
+    struct teg_program_options options;
+    struct teg_program *p = NULL;
+    struct teg_recognition r = {0};
+    struct teg_text text = {0};
+    struct teg_error err = {0};
+    teg_program_options_default(&options);
+    options.allocator = &allocator;
+    assert_int_equal(teg_program_open(PACKAGE("cache"), &options, &p, &err), TEG_OK);
+    const size_t n_live = ledger.n_live;
+    for (size_t n = 1;; n++) {
+        ledger.fail_at = ledger.n_calls + n;
+        const enum teg_status status = teg_program_recognise(p, NULL, &r, &err);
+        if (status == TEG_OK)
+            break;
+        assert_int_equal(status, TEG_ERR_MEMORY);
+        assert_int_equal(ledger.n_live, n_live);
+        assert_true(n < 1000);
+    }
+    ledger.fail_at = 0;
+    assert_int_equal(ledger.n_live, n_live);
+    assert_true(!r.is_model && r.n_ops > 0 && r.n_understood < r.n_ops);
+    assert_true(r.contract.n_bytes == 0 && r.composites.n_bytes == 0 && r.ops.n_bytes == 0 && r.reason.n_bytes > 0);
+    teg_recognition_free(&r);
+    assert_int_equal(teg_program_why_not(p, NULL, NULL, &text, &err), TEG_OK);
+    assert_true(text.n_bytes > 0);
+    teg_text_free(&text);
+    assert_int_equal(teg_program_why_not(p, NULL, "nothing of that name", &text, &err), TEG_OK);
+    assert_true(text.n_bytes == 0);
+    teg_text_free(&text);
+    assert_int_equal(teg_program_recognise(p, "other", &r, &err), TEG_ERR_ARGUMENT);
+    assert_int_equal(teg_program_why_not(p, "other", NULL, &text, &err), TEG_ERR_ARGUMENT);
+    teg_program_free(p);
+    assert_int_equal(ledger.n_live, 0);
+}
+
 /* The same program as a package and compiled needs the same systems. */
 static void test_requirements(void **state)
 {
@@ -336,15 +377,11 @@ static void test_free_null(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_facts),
-        cmocka_unit_test(test_metadata_and_dump),
-        cmocka_unit_test(test_requirements),
-        cmocka_unit_test(test_elements),
-        cmocka_unit_test(test_flow),
-        cmocka_unit_test(test_stop),
-        cmocka_unit_test(test_check),
-        cmocka_unit_test(test_free_null),
-        cmocka_unit_test(test_every_allocation_may_fail),
+        cmocka_unit_test(test_facts),      cmocka_unit_test(test_metadata_and_dump),
+        cmocka_unit_test(test_recognised), cmocka_unit_test(test_requirements),
+        cmocka_unit_test(test_elements),   cmocka_unit_test(test_flow),
+        cmocka_unit_test(test_stop),       cmocka_unit_test(test_check),
+        cmocka_unit_test(test_free_null),  cmocka_unit_test(test_every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

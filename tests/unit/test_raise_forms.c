@@ -96,29 +96,29 @@ static void expect_raised(const struct lm_form *form)
     bytes_free(&text);
 }
 
-#define EACH(field, end)                                                                                               \
-    for (int i = 0; i < end; i++) {                                                                                    \
+#define EACH(type, field, end)                                                                                         \
+    for (int i = 0; i < (int)(end); i++) {                                                                             \
         struct lm_form f = lm_plain;                                                                                   \
-        f.field = i;                                                                                                   \
+        f.field = (type)i;                                                                                             \
         expect_raised(&f);                                                                                             \
     }
 
 static void test_forms(void **state)
 {
     (void)state;
-    EACH(embedding, LM_EMBEDDINGS)
-    EACH(norm, LM_NORMS)
-    EACH(rope, LM_ROPES)
-    EACH(group, LM_GROUPS)
-    EACH(attend, LM_ATTENDS)
-    EACH(mask, LM_MASKS)
-    EACH(act, LM_ACTS)
-    EACH(product, LM_PRODUCTS)
-    EACH(two_states, 2)
-    EACH(head_norms, 2)
-    EACH(biases, 2)
-    EACH(last_only, 2)
-    EACH(softcap, 2)
+    EACH(enum lm_embedding, embedding, LM_EMBEDDINGS)
+    EACH(enum lm_norm, norm, LM_NORMS)
+    EACH(enum lm_rope, rope, LM_ROPES)
+    EACH(enum lm_group, group, LM_GROUPS)
+    EACH(enum lm_attend, attend, LM_ATTENDS)
+    EACH(enum lm_mask, mask, LM_MASKS)
+    EACH(enum lm_act, act, LM_ACTS)
+    EACH(enum lm_product, product, LM_PRODUCTS)
+    EACH(bool, two_states, 2)
+    EACH(bool, head_norms, 2)
+    EACH(bool, biases, 2)
+    EACH(bool, last_only, 2)
+    EACH(bool, softcap, 2)
     struct lm_form f = lm_plain;
     f.mask = LM_MASK_COMPUTED;
     f.window = 5;
