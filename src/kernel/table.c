@@ -88,7 +88,7 @@ size_t teg_linear_scratch_floats(size_t k)
 
 size_t teg_attention_scratch_floats(size_t head_width)
 {
-    const size_t tiles = 2 * TEG_TILE_TOKENS * head_width, weights = 4 * TEG_TILE_TOKENS;
-    const size_t per_row = TEG_ATTENTION_ROWS * (2 + teg_attention_stride(head_width));
-    return tiles + weights + per_row;
+    const size_t tiles = 2 * TEG_TILE_TOKENS * head_width, slots = TEG_ATTENTION_ROWS + 16;
+    const size_t per_row = TEG_ATTENTION_ROWS * (TEG_TILE_TOKENS + teg_attention_stride(head_width)) + 4 * slots;
+    return tiles + per_row;
 }

@@ -245,8 +245,8 @@ static void run_linear(const struct teg_pass *p, const struct teg_step *s, size_
     p->plan->kernels.linear_f32(&args);
 }
 
-/* Attention's cut: tokens in blocks so that tokens · group fills the kernel's rows; a group too wide for that in parts.
- */
+/* Attention's cut: tokens in blocks so that tokens · group fills the kernel's rows; a group too wide for that in parts,
+ * and so is any group while there are too few slices for the threads: reading a page twice costs less than waiting. */
 struct attention_cut {
     size_t group, group_part, n_parts, tokens, n_blocks;
 };
@@ -255,9 +255,12 @@ static struct attention_cut cut_attention(const struct teg_pass *p, const struct
 {
     struct attention_cut c = {.group = s->n_heads / s->n_kv_heads};
     c.group_part = teg_min(c.group, TEG_ATTENTION_ROWS);
-    c.n_parts = (c.group + c.group_part - 1) / c.group_part;
     c.tokens = teg_max(1, TEG_ATTENTION_ROWS / c.group_part);
     c.n_blocks = (p->n_rows + c.tokens - 1) / c.tokens;
+    const size_t n_threads = teg_pool_threads(p->pool), n_slices = c.n_blocks * s->n_kv_heads;
+    if (n_threads > 1 && n_slices < 2 * n_threads)
+        c.group_part = teg_max(1, c.group_part * n_slices / (2 * n_threads));
+    c.n_parts = (c.group + c.group_part - 1) / c.group_part;
     return c;
 }
 
