@@ -34,18 +34,19 @@ enum teg_qgemm_kind {
     TEG_QGEMM_BLOCKS, /* it is: the dtype says how */
     TEG_QGEMM_AFFINE_4,
     TEG_QGEMM_AFFINE_8,
-    TEG_QGEMM_REQUANTIZED, /* AFFINE_8, from whatever the values were */
     TEG_QGEMM_PALETTE_1,
     TEG_QGEMM_PALETTE_2,
     TEG_QGEMM_PALETTE_3,
     TEG_QGEMM_PALETTE_4,
     TEG_QGEMM_PALETTE_6,
+    TEG_QGEMM_PALETTE_8,
     TEG_QGEMM_KIND_COUNT
 };
 struct teg_qgemm_form {
     enum teg_qgemm_kind kind;
+    /* affine: */
     bool wide_scales;      /* floats, not f16 */
-    uint32_t block_groups; /* groups of 32 k under one header; the last block of a row may have fewer */
+    uint32_t block_groups; /* groups of 32 k that share a scale */
 };
 
 /* Y[T, N] = X[T, K] · W[N, K]^T (+ bias) (+ residual); columns n0 … n1 - 1. */
@@ -67,7 +68,7 @@ struct teg_qgemm_args {
     const void *gate; /* packed, as w */
     enum teg_dtype gate_dtype;
     const struct teg_qgemm_form *gate_form; /* as w_form */
-    void *y_groups; /* [T] rows of teg_qgemm_row_bytes(N) */
+    void *y_groups;                         /* [T] rows of teg_qgemm_row_bytes(N) */
     size_t y_groups_stride_bytes;
     size_t n_tokens, k;
     size_t n0, n1;  /* n0 a multiple of TEG_QGEMM_COLUMNS; n1 too, or N */
@@ -100,10 +101,10 @@ size_t teg_qgemm_packed_bytes(enum teg_dtype dtype, size_t n, size_t k);
  * filled with zeros. n0 is a multiple of TEG_QGEMM_COLUMNS; n1 too, or N. */
 void teg_qgemm_pack(enum teg_dtype dtype, const void *w, size_t w_row_bytes, size_t n0, size_t n1, size_t k, void *dst);
 
-/* Matrices of dtype/encoding.h (qgemm_encoding.c). The best form for one; false: none, K is not whole groups. Affine
- * codes are kept as they are and mean what they mean there, less the rounding to fp16. Palettes keep their codes; the
- * entries that 4 rows use within a block are put in 8 bits, with a scale and zero point found for them. All else is
- * requantized to 8 bits, by row and block. */
+/* Matrices of dtype/encoding.h (qgemm_encoding.c). How one can be packed; false: it cannot (K is not whole groups, a
+ * scale serves fewer than 32 values, offsets are floats, a table serves fewer than 4 rows). Affine codes are kept and
+ * mean what they mean there, less the rounding to fp16. Palettes keep their codes too; a table's entries are put in 16
+ * bits, which is 1/65535 of their range, and each product is made twice, for both halves of an entry. */
 bool teg_qgemm_form_of(const struct teg_encoding *e, struct teg_qgemm_form *form);
 size_t teg_qgemm_form_bytes(const struct teg_qgemm_form *form, size_t n, size_t k);
 /* As teg_qgemm_pack, for rows n0 … n1 - 1 of the matrix. */

@@ -1,30 +1,27 @@
 /* kernel/qgemm_encoding.c: matrices of dtype/encoding.h into panels (qgemm_layout.h).
  *
  * Affine codes and their scales go over as they are. A palette's codes do too, but its entries are half floats, and the
- * product wants bytes: so each block of columns has tables of its own, made from the entries that are really used
- * there. Outliers are rare, so most blocks have a narrow range and fine steps; one table for the whole matrix, whose
- * step the largest entry sets, is several times worse. What has no form of its own (palettes of 256 entries, blocks
- * that are not whole groups, float offsets) is decoded and quantized again in 8 bits, by row and block.
- *
- * In both cases scale and zero point are a float and a byte: value ≈ scale · (code - zero), where the range includes 0.
- * An entry that is not finite makes its columns NaN. */
+ * product wants bytes: so an entry becomes two of them, value ≈ scale · (256 high + low - zero), with a scale and zero
+ * point for each 4 columns, from the entries that those use. Not taken: one byte an entry, or values quantized again in
+ * 8 bits. Both are twice as fast, and both cost more than 8-bit activations do (docs/PERFORMANCE.md). An entry that is
+ * not finite makes its columns NaN. */
 #include <math.h>
 #include <string.h>
 
 #include "kernel/qgemm_layout.h"
 
-enum { MOST_GROUPS = 24, LANE_COLUMNS = 4 };
+enum { LANE_COLUMNS = 4 };
 
-struct form_type {
+static const struct form_type {
     enum gemm_codes codes;
     size_t code_bytes;
-    size_t tables;
-    uint32_t most_groups; /* 0: as the scales are */
-};
-
-static const struct form_type types[TEG_QGEMM_KIND_COUNT] = {
-#define X(kind, codes, tables, most) [TEG_QGEMM_##kind] = {codes, CODE_BYTES(codes), tables, most},
-    GEMM_FORMS(X)
+    size_t tables; /* of 16 entries; 0: affine */
+} types[TEG_QGEMM_KIND_COUNT] = {
+#define X(kind, codes) [TEG_QGEMM_##kind] = {codes, CODE_BYTES(codes), 0},
+    GEMM_AFFINE(X)
+#undef X
+#define X(kind, codes, tables) [TEG_QGEMM_##kind] = {codes, CODE_BYTES(codes), tables},
+        GEMM_PALETTES(X)
 #undef X
 };
 
@@ -52,47 +49,49 @@ static bool affine_stays(const struct teg_encoding *e, const struct teg_encoding
 /* Four columns share the 16 bytes in which a lookup happens: so must they share the file's table. */
 static bool palette_stays(const struct teg_encoding_part *p)
 {
-    return p->tables && p->codes.bits <= 6 && (p->rows_each % LANE_COLUMNS == 0 || p->rows_each == p->n_rows);
+    return p->tables && (p->rows_each % LANE_COLUMNS == 0 || p->rows_each == p->n_rows);
 }
 
 bool teg_qgemm_form_of(const struct teg_encoding *e, struct teg_qgemm_form *form)
 {
     static const enum teg_qgemm_kind palettes[] = {
         [1] = TEG_QGEMM_PALETTE_1, [2] = TEG_QGEMM_PALETTE_2, [3] = TEG_QGEMM_PALETTE_3,
-        [4] = TEG_QGEMM_PALETTE_4, [6] = TEG_QGEMM_PALETTE_6,
+        [4] = TEG_QGEMM_PALETTE_4, [6] = TEG_QGEMM_PALETTE_6, [8] = TEG_QGEMM_PALETTE_8,
     };
     const struct teg_encoding_part *const first = &e->parts[0];
-    const size_t n_groups = e->columns / TEG_QGEMM_GROUP;
-    if (e->columns % TEG_QGEMM_GROUP || n_groups == 0)
+    if (e->columns == 0 || e->columns % TEG_QGEMM_GROUP)
         return false;
-    bool affine = true, palette = true;
     for (size_t i = 0; i < e->n_parts; i++) {
         const struct teg_encoding_part *const p = &e->parts[i];
-        const bool same = same_kind(first, p);
-        affine = affine && same && affine_stays(e, p);
-        /* a part that ends within four columns would share their table with the next */
-        palette = palette && same && palette_stays(p) && (p->n_rows % LANE_COLUMNS == 0 || i + 1 == e->n_parts);
+        if (!same_kind(first, p) || (p->tables ? !palette_stays(p) : !affine_stays(e, p)))
+            return false;
+        if (p->tables && i + 1 < e->n_parts && p->n_rows % LANE_COLUMNS)
+            return false; /* the next part would share its last table */
     }
-    *form = (struct teg_qgemm_form){.kind = TEG_QGEMM_REQUANTIZED, .wide_scales = true};
-    if (affine) {
-        form->kind = first->codes.bits == 4 ? TEG_QGEMM_AFFINE_4 : TEG_QGEMM_AFFINE_8;
-        form->wide_scales = first->scale_dtype == TEG_DTYPE_F32;
-        form->block_groups = (uint32_t)(first->columns_each / TEG_QGEMM_GROUP);
-        return true;
-    }
-    if (palette)
-        form->kind = palettes[first->codes.bits];
-    const size_t most = types[form->kind].most_groups, n_blocks = (n_groups + most - 1) / most;
-    form->block_groups = (uint32_t)((n_groups + n_blocks - 1) / n_blocks);
+    *form = (struct teg_qgemm_form){.kind = palettes[first->codes.bits]};
+    if (!first->tables)
+        *form = (struct teg_qgemm_form){
+            .kind = first->codes.bits == 4 ? TEG_QGEMM_AFFINE_4 : TEG_QGEMM_AFFINE_8,
+            .wide_scales = first->scale_dtype == TEG_DTYPE_F32,
+            .block_groups = (uint32_t)(first->columns_each / TEG_QGEMM_GROUP),
+        };
     return true;
+}
+
+/* Groups of one panel under a header, and the header's bytes. */
+static size_t block_of(const struct teg_qgemm_form *form, size_t n_groups, size_t *header_bytes)
+{
+    const size_t tables = types[form->kind].tables;
+    *header_bytes = tables ? PALETTE_HEADER_BYTES(tables) : AFFINE_HEADER_BYTES(form);
+    return tables ? n_groups : form->block_groups;
 }
 
 size_t teg_qgemm_form_bytes(const struct teg_qgemm_form *form, size_t n, size_t k)
 {
-    const struct form_type *const type = &types[form->kind];
-    const size_t panels = (n + COLUMNS - 1) / COLUMNS, groups = k / TEG_QGEMM_GROUP;
-    const size_t blocks = (groups + form->block_groups - 1) / form->block_groups;
-    return panels * (blocks * FORM_HEADER_BYTES(form, type->tables) + groups * type->code_bytes);
+    const size_t panels = (n + COLUMNS - 1) / COLUMNS, n_groups = k / TEG_QGEMM_GROUP;
+    size_t header_bytes;
+    const size_t block = block_of(form, n_groups, &header_bytes);
+    return panels * (n_groups / block * header_bytes + n_groups * types[form->kind].code_bytes);
 }
 
 /* ---- one block of one panel ---- */
@@ -100,23 +99,22 @@ size_t teg_qgemm_form_bytes(const struct teg_qgemm_form *form, size_t n, size_t 
 struct block {
     const struct teg_qgemm_form *form;
     const struct teg_encoding *e;
-    uint8_t *header, *codes; /* scales, zeros, tables; planes of its groups */
+    uint8_t *header, *codes; /* planes of its groups */
     size_t n, columns;       /* rows of the matrix: columns of the product */
-    size_t k, n_groups;
+    size_t group, n_groups;
 };
 
-static void put_scale(const struct block *b, size_t c, float scale, uint8_t zero)
-{
-    memcpy(b->header + 4 * c, &scale, sizeof scale);
-    b->header[FORM_SCALE_BYTES(b->form) + c] = zero;
-}
-
-/* Codes of column c, in order of k. */
-static void place_column(const struct block *b, size_t c, const uint8_t *q)
+/* Codes of column c, row `row` of the part; used[] (or NULL) learns which come. */
+static void place_column(const struct block *b, const struct teg_encoding_part *p, size_t row, size_t c, bool *used)
 {
     const struct form_type *const type = &types[b->form->kind];
-    for (size_t g = 0; g < b->n_groups; g++)
-        teg_qgemm_place(type->codes, b->codes + g * type->code_bytes, c, q + g * TEG_QGEMM_GROUP);
+    for (size_t g = 0; g < b->n_groups; g++) {
+        uint8_t q[TEG_QGEMM_GROUP];
+        teg_encoding_codes(&p->codes, row * b->e->columns + (b->group + g) * TEG_QGEMM_GROUP, TEG_QGEMM_GROUP, q);
+        teg_qgemm_place(type->codes, b->codes + g * type->code_bytes, c, q);
+        for (size_t k = 0; used && k < TEG_QGEMM_GROUP; k++)
+            used[q[k]] = true;
+    }
 }
 
 static void put_affine(const struct block *b, size_t c)
@@ -124,128 +122,100 @@ static void put_affine(const struct block *b, size_t c)
     size_t row;
     const struct teg_encoding_part *const p = teg_encoding_part_of(b->e, b->n + c, &row);
     const size_t scale_bytes = b->form->wide_scales ? 4 : 2;
-    const size_t group = row / p->rows_each * (b->e->columns / p->columns_each) + b->k / p->columns_each;
+    const size_t group =
+        row / p->rows_each * (b->e->columns / p->columns_each) + b->group * TEG_QGEMM_GROUP / p->columns_each;
     const int offset = p->offsets.bytes ? teg_encoding_int(&p->offsets, group) : 0;
     memcpy(b->header + scale_bytes * c, p->scales + scale_bytes * group, scale_bytes);
     b->header[scale_bytes * COLUMNS + c] = (uint8_t)(offset + teg_encoding_half(&p->codes));
-    struct block piece = *b;
-    for (size_t g = 0; g < b->n_groups; g++) { /* a block may be a whole row */
-        uint8_t q[TEG_QGEMM_GROUP];
-        teg_encoding_codes(&p->codes, row * b->e->columns + b->k + g * TEG_QGEMM_GROUP, TEG_QGEMM_GROUP, q);
-        piece.codes = b->codes + g * types[b->form->kind].code_bytes;
-        piece.n_groups = 1;
-        place_column(&piece, c, q);
+    place_column(b, p, row, c, NULL);
+}
+
+/* Nearest integer, ties to even, of |x| < 2^22. */
+static float nearest(float x)
+{
+    return (x + 12582912.0f) - 12582912.0f;
+}
+
+/* A step and a zero point so that 0 … 65535 reaches from the least to the largest of the used entries, and 0. */
+static float step_of(const float *table, const bool *used, size_t n, float *zero)
+{
+    float low = 0, high = 0;
+    bool finite = true;
+    for (size_t i = 0; i < n; i++) {
+        const float x = used[i] ? table[i] : 0;
+        low = x < low ? x : low;
+        high = x > high ? x : high;
+        finite = finite && x - x == 0;
     }
-}
-
-/* A step and a zero point so that 0 … 255 reaches from low to high. */
-struct range {
-    float low, high;
-    bool finite;
-};
-
-static void range_add(struct range *r, float x)
-{
-    r->low = x < r->low ? x : r->low;
-    r->high = x > r->high ? x : r->high;
-    r->finite = r->finite && x - x == 0;
-}
-
-static float range_step(const struct range *r, uint8_t *zero)
-{
-    const float step = r->high * (1.0f / 255) - r->low * (1.0f / 255);
+    const float step = high * (1.0f / 65535) - low * (1.0f / 65535);
     *zero = 0;
-    if (!r->finite)
+    if (!finite)
         return NAN;
-    if (!(step >= 0x1p-120f)) /* its inverse must be a number */
+    if (!(step >= 0x1p-120f)) /* its inverse must be a number, and 256 of it too */
         return 0;
-    *zero = (uint8_t)fminf(255, nearbyintf(-r->low / step));
+    *zero = nearest(-low / step);
     return step;
 }
 
-static uint8_t byte_of(float x, float step, uint8_t zero)
+static void put_halves(uint8_t *low, size_t distance, float x)
 {
-    if (!(step > 0))
-        return zero;
-    return (uint8_t)fminf(255, fmaxf(0, nearbyintf(x / step) + (float)zero));
+    const uint32_t word = (uint32_t)fminf(65535, fmaxf(0, x));
+    low[0] = (uint8_t)word;
+    low[distance] = (uint8_t)(word >> 8);
 }
 
-static void put_requantized(const struct block *b, size_t c)
-{
-    enum { MOST = 4 * TEG_QGEMM_GROUP };
-    float x[MOST];
-    uint8_t q[MOST], zero;
-    const size_t n = b->n_groups * TEG_QGEMM_GROUP;
-    struct range range = {.finite = true};
-    teg_encoding_decode(b->e, b->n + c, b->k, n, x);
-    for (size_t i = 0; i < n; i++)
-        range_add(&range, x[i]);
-    const float step = range_step(&range, &zero);
-    for (size_t i = 0; i < n; i++)
-        q[i] = byte_of(x[i], step, zero);
-    put_scale(b, c, step, zero);
-    place_column(b, c, q);
-}
-
-/* Columns c … c + 3: a table of the entries they use. */
+/* Columns c … c + 3, and their table. */
 static void put_palette(const struct block *b, size_t c, size_t columns)
 {
-    const struct form_type *const type = &types[b->form->kind];
+    const size_t tables = types[b->form->kind].tables;
     size_t row;
     const struct teg_encoding_part *const p = teg_encoding_part_of(b->e, b->n + c, &row);
-    const float *const table = p->tables + (row / p->rows_each << p->codes.bits);
     const size_t n_entries = (size_t)1 << p->codes.bits;
-    uint8_t q[MOST_GROUPS * TEG_QGEMM_GROUP], zero;
-    bool used[64] = {false};
-    struct range range = {.finite = true};
-    for (size_t i = 0; i < columns; i++) {
-        teg_encoding_codes(&p->codes, (row + i) * b->e->columns + b->k, b->n_groups * TEG_QGEMM_GROUP, q);
-        for (size_t k = 0; k < b->n_groups * TEG_QGEMM_GROUP; k++)
-            used[q[k]] = true;
-        place_column(b, c + i, q);
-    }
-    for (size_t i = 0; i < n_entries; i++)
-        if (used[i])
-            range_add(&range, table[i]);
-    const float step = range_step(&range, &zero);
-    uint8_t *const bytes = b->header + FORM_SCALE_BYTES(b->form) + COLUMNS + c / LANE_COLUMNS * 16;
-    for (size_t i = 0; i < type->tables * 16; i++)
-        bytes[i / 16 * QUAD_BYTES + i % 16] = i < n_entries && used[i] ? byte_of(table[i], step, zero) : zero;
+    const float *const table = p->tables + row / p->rows_each * n_entries;
+    bool used[256] = {false};
+    float zero;
     for (size_t i = 0; i < columns; i++)
-        put_scale(b, c + i, step, zero);
+        place_column(b, p, row + i, c + i, used);
+    const float step = step_of(table, used, n_entries, &zero), inverse = step > 0 ? 1 / step : 0;
+    uint8_t *const zeros = b->header + 4 * COLUMNS, *const entries = zeros + 2 * COLUMNS + c / LANE_COLUMNS * 16;
+    for (size_t i = 0; i < tables * 16; i++)
+        put_halves(entries + i / 16 * QUAD_BYTES + i % 16, tables * QUAD_BYTES,
+                   i < n_entries && used[i] && step > 0 ? nearest(table[i] * inverse) + zero : zero);
+    for (size_t i = c; i < c + columns; i++) {
+        memcpy(b->header + 4 * i, &step, sizeof step);
+        put_halves(zeros + i, COLUMNS, zero);
+    }
 }
 
 static void put_block(const struct block *b)
 {
-    for (size_t c = 0; c < b->columns; c++) {
+    const bool palette = types[b->form->kind].tables > 0;
+    for (size_t c = 0; c < b->columns; c += palette ? LANE_COLUMNS : 1) {
         const size_t left = b->columns - c;
-        if (b->form->kind == TEG_QGEMM_REQUANTIZED)
-            put_requantized(b, c);
-        else if (!types[b->form->kind].tables)
-            put_affine(b, c);
-        else if (c % LANE_COLUMNS == 0)
+        if (palette)
             put_palette(b, c, left < LANE_COLUMNS ? left : LANE_COLUMNS);
+        else
+            put_affine(b, c);
     }
 }
 
 void teg_qgemm_pack_form(const struct teg_qgemm_form *form, const struct teg_encoding *e, size_t n0, size_t n1,
                          void *dst)
 {
-    const struct form_type *const type = &types[form->kind];
     const size_t panel_bytes = teg_qgemm_form_bytes(form, COLUMNS, e->columns), n_groups = e->columns / TEG_QGEMM_GROUP;
-    const size_t header_bytes = FORM_HEADER_BYTES(form, type->tables);
+    size_t header_bytes;
+    const size_t block = block_of(form, n_groups, &header_bytes);
     for (size_t n = n0; n < n1; n += COLUMNS) {
         uint8_t *at = (uint8_t *)dst + n / COLUMNS * panel_bytes;
-        struct block b = {.form = form, .e = e, .n = n, .columns = n1 - n < COLUMNS ? n1 - n : COLUMNS};
+        struct block b = {
+            .form = form, .e = e, .n = n, .columns = n1 - n < COLUMNS ? n1 - n : COLUMNS, .n_groups = block};
         if (b.columns < COLUMNS)
             memset(at, 0, panel_bytes);
-        for (size_t g = 0; g < n_groups; g += form->block_groups) {
-            b.k = g * TEG_QGEMM_GROUP;
-            b.n_groups = n_groups - g < form->block_groups ? n_groups - g : form->block_groups;
+        for (; b.group < n_groups; b.group += block) {
             b.header = at;
             b.codes = at + header_bytes;
             put_block(&b);
-            at = b.codes + b.n_groups * type->code_bytes;
+            at = b.codes + block * types[form->kind].code_bytes;
         }
     }
 }

@@ -66,24 +66,26 @@ enum gemm_header { HEADER_D, HEADER_DM, HEADER_E, HEADER_K, HEADER_S8, HEADER_S1
     X(IQ4_XS, HEADER_S8, CODES_IQ4, 8, 127)                                                                            \
     X(MXFP4, HEADER_E, CODES_FP4, 1, 12)
 
-/* Matrices of dtype/encoding.h: blocks of form->block_groups groups, under
- *     scales [32] f16 or float, zeros [32] u8, and for a palette tables [1 or 4 of 16 entries][8][16] u8:
- * entries 16i … of the table of columns 4j … 4j + 3 at [i][j], which is the order that a lookup by 16-byte lanes wants.
- * The block's size is the most of the columns below: a header of 288 bytes (672 for 64 entries) stays near a
- * sixteenth. */
-/*    kind                 codes    tables, most groups in a block */
-#define GEMM_FORMS(X)                                                                                                  \
-    X(AFFINE_4, CODES_4, 0, 0)                                                                                         \
-    X(AFFINE_8, CODES_8, 0, 0)                                                                                         \
-    X(REQUANTIZED, CODES_8, 0, 4)                                                                                      \
-    X(PALETTE_1, CODES_1, 1, 24)                                                                                       \
-    X(PALETTE_2, CODES_2, 1, 18)                                                                                       \
-    X(PALETTE_3, CODES_3, 1, 12)                                                                                       \
-    X(PALETTE_4, CODES_4, 1, 10)                                                                                       \
-    X(PALETTE_6, CODES_6, 4, 24)
+/* Matrices of dtype/encoding.h. Affine ones stand in blocks of form->block_groups groups, under
+ *     scales [32] f16 or float, zeros [32] u8
+ * A panel of a palette has one header for all of its k, whose table entries are 16 bits, in two halves:
+ *     scales [32] float, zeros [2 halves][32] u8, tables [2][entries / 16][8][16] u8
+ * One table serves 4 columns, which is what a lookup by 16-byte lanes wants: its entries 16i … stand together. */
+/*    kind      codes */
+#define GEMM_AFFINE(X)                                                                                                 \
+    X(AFFINE_4, CODES_4)                                                                                               \
+    X(AFFINE_8, CODES_8)
+/*    kind       codes    tables of 16 entries */
+#define GEMM_PALETTES(X)                                                                                               \
+    X(PALETTE_1, CODES_1, 1)                                                                                           \
+    X(PALETTE_2, CODES_2, 1)                                                                                           \
+    X(PALETTE_3, CODES_3, 1)                                                                                           \
+    X(PALETTE_4, CODES_4, 1)                                                                                           \
+    X(PALETTE_6, CODES_6, 4)                                                                                           \
+    X(PALETTE_8, CODES_8, 16)
 
-#define FORM_SCALE_BYTES(form) ((form)->wide_scales ? 4u * COLUMNS : 2u * COLUMNS)
-#define FORM_HEADER_BYTES(form, tables) (FORM_SCALE_BYTES(form) + COLUMNS + (tables)*QUAD_BYTES)
+#define AFFINE_HEADER_BYTES(form) (((form)->wide_scales ? 4u * COLUMNS : 2u * COLUMNS) + COLUMNS)
+#define PALETTE_HEADER_BYTES(tables) (6u * COLUMNS + 2u * (tables)*QUAD_BYTES)
 
 /* Signed table entries plus `zero`: what a nibble of IQ4 and of FP4 (doubled) stands for. */
 #define IQ4_TABLE                                                                                                      \

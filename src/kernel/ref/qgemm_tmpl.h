@@ -171,10 +171,10 @@ TEG_INLINE void unpack_scales(const enum gemm_header header, const uint8_t *h, s
 
 /* Groups g0 … g0 + n - 1 of a panel to units. */
 #define X(dtype, header, codes, groups, zero)                                                                          \
-    static void unpack_##dtype(const struct teg_qgemm_form *form, const uint8_t *panel, size_t g0, size_t n,           \
-                               struct gemm_unit *u)                                                                    \
+    static void unpack_##dtype(const struct teg_qgemm_form *form, size_t pass, const uint8_t *panel, size_t g0,        \
+                               size_t n, struct gemm_unit *u)                                                          \
     {                                                                                                                  \
-        (void)form;                                                                                                    \
+        (void)form, (void)pass;                                                                                        \
         const size_t block_bytes = HEADER_BYTES(header) + (groups)*CODE_BYTES(codes);                                  \
         for (size_t g = g0; g < g0 + n; g++, u++) {                                                                    \
             const uint8_t *const block = panel + g / (groups)*block_bytes;                                             \
@@ -188,11 +188,10 @@ GEMM_TYPES(X)
 
 /* ---- unpacking matrices of dtype/encoding.h ---- */
 
-/* Entries of up to 64 for each byte of q; `at`: this vector's place in the tables. */
-TEG_INLINE vq q_palette(const size_t tables, const uint8_t *at, vq q)
+/* tables: 0, or how many of 16 entries; at: where this vector's begin. */
+TEG_INLINE vq unpack_entry(const size_t tables, const uint8_t *at, vq q)
 {
     vq y = (vq)v_lut((vi)q_load(at), (vi)(q & 15));
-#pragma GCC unroll 3
     for (size_t i = 1; i < tables; i++) {
         const vq here = (vq)((q >> 4) == (uint8_t)i), entry = (vq)v_lut((vi)q_load(at + i * QUAD_BYTES), (vi)(q & 15));
         y = (y & ~here) | (entry & here);
@@ -200,8 +199,8 @@ TEG_INLINE vq q_palette(const size_t tables, const uint8_t *at, vq q)
     return y;
 }
 
-TEG_INLINE void unpack_form_group(const enum gemm_codes codes, const size_t tables, const uint8_t *zeros,
-                                  const uint8_t *src, struct gemm_unit *u)
+TEG_INLINE void unpack_form_group(const enum gemm_codes codes, const size_t tables, const uint8_t *table,
+                                  const uint8_t *zeros, const uint8_t *src, struct gemm_unit *u)
 {
     const vi ones = (vi){0} + 0x01010101;
     for (size_t v = 0; v < PANEL_VECTORS; v++) {
@@ -210,7 +209,7 @@ TEG_INLINE void unpack_form_group(const enum gemm_codes codes, const size_t tabl
         for (size_t quad = 0; quad < 8; quad++) {
             vq q = unpack_quad(codes, src, v, quad);
             if (tables)
-                q = q_palette(tables, zeros + COLUMNS + v * sizeof q, q);
+                q = unpack_entry(tables, table + v * sizeof q, q);
             memcpy(u->codes[quad] + v * sizeof q, &q, sizeof q);
             sum = v_dot(sum, (vi)q, ones);
         }
@@ -218,11 +217,10 @@ TEG_INLINE void unpack_form_group(const enum gemm_codes codes, const size_t tabl
     }
 }
 
-TEG_INLINE void unpack_form(const enum gemm_codes codes, const size_t tables, const struct teg_qgemm_form *form,
-                            const uint8_t *panel, size_t g0, size_t n, struct gemm_unit *u)
+TEG_INLINE void unpack_affine(const enum gemm_codes codes, const struct teg_qgemm_form *form, const uint8_t *panel,
+                              size_t g0, size_t n, struct gemm_unit *u)
 {
-    const size_t header_bytes = FORM_HEADER_BYTES(form, tables), scale_bytes = FORM_SCALE_BYTES(form);
-    const size_t block_groups = form->block_groups;
+    const size_t header_bytes = AFFINE_HEADER_BYTES(form), block_groups = form->block_groups;
     const uint8_t *header = panel + g0 / block_groups * (header_bytes + block_groups * CODE_BYTES(codes));
     for (size_t g = g0 % block_groups; n > 0; n--, u++) {
         const uint8_t *const src = header + header_bytes + g * CODE_BYTES(codes);
@@ -231,7 +229,7 @@ TEG_INLINE void unpack_form(const enum gemm_codes codes, const size_t tables, co
         else
             for (size_t c = 0; c < COLUMNS; c += VL)
                 f_store(u->part[0].scale + c, v_load_f16(header + 2 * c));
-        unpack_form_group(codes, tables, header + scale_bytes, src, u);
+        unpack_form_group(codes, 0, NULL, header + header_bytes - COLUMNS, src, u);
         if (++g == block_groups) {
             header = src + CODE_BYTES(codes);
             g = 0;
@@ -239,13 +237,41 @@ TEG_INLINE void unpack_form(const enum gemm_codes codes, const size_t tables, co
     }
 }
 
-#define X(kind, codes, tables, most)                                                                                   \
-    static void unpack_##kind(const struct teg_qgemm_form *form, const uint8_t *panel, size_t g0, size_t n,            \
-                              struct gemm_unit *u)                                                                     \
-    {                                                                                                                  \
-        unpack_form(codes, tables, form, panel, g0, n, u);                                                             \
+/* Entries are 16 bits: their low halves in the first pass, their high halves, times 256, in the second. */
+TEG_INLINE void unpack_palette(const enum gemm_codes codes, const size_t tables, size_t pass, const uint8_t *panel,
+                               size_t g0, size_t n, struct gemm_unit *u)
+{
+    const uint8_t *const zeros = panel + 4 * COLUMNS + pass * COLUMNS;
+    const uint8_t *const table = panel + 6 * COLUMNS + pass * tables * QUAD_BYTES;
+    const uint8_t *src = panel + PALETTE_HEADER_BYTES(tables) + g0 * CODE_BYTES(codes);
+    float scale[COLUMNS];
+    memcpy(scale, panel, sizeof scale);
+    for (size_t c = 0; pass && c < COLUMNS; c++)
+        scale[c] *= 256;
+    for (; n > 0; n--, u++, src += CODE_BYTES(codes)) {
+        memcpy(u->part[0].scale, scale, sizeof scale);
+        unpack_form_group(codes, tables, table, zeros, src, u);
     }
-GEMM_FORMS(X)
+}
+
+#define X(kind, codes)                                                                                                 \
+    static void unpack_##kind(const struct teg_qgemm_form *form, size_t pass, const uint8_t *panel, size_t g0,         \
+                              size_t n, struct gemm_unit *u)                                                           \
+    {                                                                                                                  \
+        (void)pass;                                                                                                    \
+        unpack_affine(codes, form, panel, g0, n, u);                                                                   \
+    }
+GEMM_AFFINE(X)
+#undef X
+
+#define X(kind, codes, tables)                                                                                         \
+    static void unpack_##kind(const struct teg_qgemm_form *form, size_t pass, const uint8_t *panel, size_t g0,         \
+                              size_t n, struct gemm_unit *u)                                                           \
+    {                                                                                                                  \
+        (void)form;                                                                                                    \
+        unpack_palette(codes, tables, pass, panel, g0, n, u);                                                          \
+    }
+GEMM_PALETTES(X)
 #undef X
 
 /* ---- the tile ---- */
@@ -392,8 +418,10 @@ static void rows_halves_minimums(const struct gemm_unit *u, size_t n, struct gem
 }
 
 struct gemm_kind {
-    void (*unpack)(const struct teg_qgemm_form *form, const uint8_t *panel, size_t g0, size_t n, struct gemm_unit *u);
+    void (*unpack)(const struct teg_qgemm_form *form, size_t pass, const uint8_t *panel, size_t g0, size_t n,
+                   struct gemm_unit *u);
     void (*rows)(const struct gemm_unit *u, size_t n, struct gemm_rows rows, size_t n_rows, float *sums);
+    size_t passes; /* over all of k, one after the other */
 };
 
 static const struct gemm_kind kinds[TEG_DTYPE_COUNT] = {
@@ -402,15 +430,17 @@ static const struct gemm_kind kinds[TEG_DTYPE_COUNT] = {
      : MINIMUMS(header) ? rows_minimums                                                                                \
      : WIDE(codes)      ? rows_wide                                                                                    \
                         : rows_plain)
-#define X(dtype, header, codes, groups, zero) [TEG_DTYPE_##dtype] = {unpack_##dtype, ROWS(header, codes)},
+#define X(dtype, header, codes, groups, zero) [TEG_DTYPE_##dtype] = {unpack_##dtype, ROWS(header, codes), 1},
     GEMM_TYPES(X)
 #undef X
 };
 
 static const struct gemm_kind form_kinds[TEG_QGEMM_KIND_COUNT] = {
-#define X(kind, codes, tables, most)                                                                                   \
-    [TEG_QGEMM_##kind] = {unpack_##kind, (tables) || (codes) == CODES_8 ? rows_wide : rows_plain},
-    GEMM_FORMS(X)
+#define X(kind, codes) [TEG_QGEMM_##kind] = {unpack_##kind, WIDE(codes) ? rows_wide : rows_plain, 1},
+    GEMM_AFFINE(X)
+#undef X
+#define X(kind, codes, tables) [TEG_QGEMM_##kind] = {unpack_##kind, rows_wide, 2},
+        GEMM_PALETTES(X)
 #undef X
 };
 
@@ -602,12 +632,12 @@ static void gemm_finish(const struct teg_qgemm_args *a, const struct gemm_shape 
     }
 }
 
-static void gemm_step(const struct gemm_shape *s, const struct gemm_weight *w, size_t panel, const char *x, size_t g,
-                      size_t most, float *sums)
+static void gemm_step(const struct gemm_shape *s, const struct gemm_weight *w, size_t pass, size_t panel, const char *x,
+                      size_t g, size_t most, float *sums)
 {
     const size_t n = s->n_groups - g < most ? s->n_groups - g : most;
     const struct gemm_rows rows = {(const struct gemm_group *)(const void *)x + g, s->row_stride};
-    w->kind->unpack(w->form, w->panels + panel * w->panel_bytes, g, n, s->units);
+    w->kind->unpack(w->form, pass, w->panels + panel * w->panel_bytes, g, n, s->units);
     w->kind->rows(s->units, n, rows, s->n_rows, sums);
 }
 
@@ -615,8 +645,9 @@ static void gemm_step(const struct gemm_shape *s, const struct gemm_weight *w, s
 static void gemm_many(const struct gemm_shape *s, const struct gemm_weight *w, size_t panel, const char *x, float *sums)
 {
     memset(sums, 0, s->n_rows * COLUMNS * sizeof *sums);
-    for (size_t g = 0; g < s->n_groups; g += GEMM_UNITS)
-        gemm_step(s, w, panel, x, g, GEMM_UNITS, sums);
+    for (size_t pass = 0; pass < w->kind->passes; pass++)
+        for (size_t g = 0; g < s->n_groups; g += GEMM_UNITS)
+            gemm_step(s, w, pass, panel, x, g, GEMM_UNITS, sums);
 }
 
 /* Few rows: memory binds. Four panels go side by side, because four streams are read faster than one, and in small
@@ -627,9 +658,10 @@ static void gemm_few(const struct gemm_shape *s, const struct gemm_weight *w, si
 {
     enum { GROUPS = 2 };
     memset(sums, 0, n * s->n_rows * COLUMNS * sizeof *sums);
-    for (size_t g = 0; g < s->n_groups; g += GROUPS)
-        for (size_t i = 0; i < n; i++)
-            gemm_step(s, w, panel + i, x, g, GROUPS, sums + i * s->n_rows * COLUMNS);
+    for (size_t pass = 0; pass < w->kind->passes; pass++)
+        for (size_t g = 0; g < s->n_groups; g += GROUPS)
+            for (size_t i = 0; i < n; i++)
+                gemm_step(s, w, pass, panel + i, x, g, GROUPS, sums + i * s->n_rows * COLUMNS);
 }
 
 static void gemm_tokens(const struct teg_qgemm_args *a, const struct gemm_shape *s, size_t token, size_t tokens)
