@@ -4,7 +4,8 @@
  * logits all read the activations of the last part before them that gave some, so a head may come in pieces, whose
  * logits are put side by side. Ids, positions and masks are inputs of the whole. From these rules follow two functions:
  * `decode`, and `prefill` where some part has one for more tokens; a head that takes single tokens only is left out of
- * it, and its logits come from `decode`. */
+ * it, and its logits come from `decode`. A first part that makes activations, masks and tables from ids in a function
+ * of its own has that function before all others, and what it makes goes to every part by name. */
 #include "parts.h"
 
 #include <string.h>
@@ -27,6 +28,7 @@ struct wiring {
     size_t n_results;
     struct teg_mil_wire hidden; /* the last activations; stage TEG_MIL_OUTSIDE: none yet */
     size_t n_tokens;            /* a call of this function has; 0: any number */
+    bool is_prepared;           /* stage 0 makes inputs of the others */
 };
 
 static enum teg_status no_memory(const struct wiring *w)
@@ -147,9 +149,10 @@ static enum teg_status wire_input(const struct wiring *w, size_t part, const str
              "cannot join parts: %.100s: parts[%zu] (%.100s): input '%.60s': expected a part before it that gives "
              "activations, found none; list the parts in the order of the computation",
              w->path, part, w->program->parts[part]->path, name);
+    const bool is_made = role == TEG_LM_UNKNOWN || (w->is_prepared && role == TEG_LM_MASK);
     if (role == TEG_LM_HIDDEN)
         *wire = w->hidden;
-    else if (role == TEG_LM_UNKNOWN)
+    else if (is_made)
         (void)find_by_name(w, name, wire);
     return TEG_OK;
 }
@@ -183,6 +186,19 @@ static enum teg_status add_stage(struct wiring *w, size_t part, size_t function)
     w->stages[w->n_stages++] = (struct teg_mil_stage){part, function, wires};
     take_outputs(w, part, function);
     return TEG_OK;
+}
+
+/* The function of the first part that takes ids, where the one that computes takes activations; SIZE_MAX: none. */
+static size_t find_prepare(const struct wiring *w, size_t function)
+{
+    const struct teg_mil_program *const p = w->program->parts[0];
+    const struct teg_mil_feature *const own = data_input(w, &p->interfaces[function]);
+    for (size_t f = 0; f < p->n_functions && own && teg_contract_input_role(own, w->manifest) == TEG_LM_HIDDEN; f++) {
+        const struct teg_mil_feature *const ids = data_input(w, &p->interfaces[f]);
+        if (ids && teg_contract_input_role(ids, w->manifest) == TEG_LM_TOKENS && p->interfaces[f].n_states == 0)
+            return f;
+    }
+    return SIZE_MAX;
 }
 
 /* ---- the two ways ---- */
@@ -224,8 +240,9 @@ static enum teg_status start_way(struct wiring *w)
         for (size_t f = 0; f < w->program->parts[part]->n_functions; f++)
             n_outputs += w->program->parts[part]->functions[f].block.n_outputs;
     w->n_stages = w->n_results = 0;
+    w->is_prepared = false;
     w->hidden = (struct teg_mil_wire){TEG_MIL_OUTSIDE, 0};
-    w->stages = teg_arena_array(w->arena, w->program->n_parts, sizeof *w->stages);
+    w->stages = teg_arena_array(w->arena, w->program->n_parts + 1, sizeof *w->stages);
     w->results = teg_arena_array(w->arena, n_outputs, sizeof *w->results);
     return w->stages && w->results ? TEG_OK : no_memory(w);
 }
@@ -258,6 +275,11 @@ static enum teg_status wire_way(struct wiring *w, int way, bool *made)
             continue;
         if (is_in_the_way && way == PREFILL)
             return TEG_OK;
+        const size_t prepare = part == 0 && function != SIZE_MAX ? find_prepare(w, function) : SIZE_MAX;
+        if (prepare != SIZE_MAX) {
+            w->is_prepared = true;
+            TRY(add_stage(w, part, prepare));
+        }
         w->n_tokens = n ? n : w->n_tokens;
         is_other = is_other || function != decode;
         TRY(add_stage(w, part, function));
@@ -267,19 +289,63 @@ static enum teg_status wire_way(struct wiring *w, int way, bool *made)
     return name_results(w);
 }
 
+/* The entry of an input's enumerated shapes with so many tokens, or the first. */
+static size_t entry_of(const struct teg_mil_feature *f, size_t n_tokens)
+{
+    for (size_t e = 0; e < f->n_enumerated; e++)
+        for (uint32_t d = 0; d < f->rank; d++)
+            if (f->enumerated[e][d] == (int64_t)n_tokens)
+                return e;
+    return 0;
+}
+
+/* An input of a part that takes several numbers of tokens, before parts that take one: that one. */
+static void fix_input(struct teg_mil_feature *f, struct teg_mil_type *type, enum teg_lm_role role, size_t n_tokens)
+{
+    const size_t entry = entry_of(f, n_tokens);
+    for (uint32_t d = 0; d < f->rank && (int32_t)d < type->rank; d++) {
+        const bool is_tokens = role != TEG_LM_MASK || d + 2 == f->rank;
+        const int64_t n = f->n_enumerated ? f->enumerated[entry][d] : (int64_t)n_tokens;
+        if (type->dims[d] != TEG_MIL_UNKNOWN || (!is_tokens && !f->n_enumerated) || n < f->lower[d])
+            continue;
+        type->dims[d] = n;
+        f->shape[d] = f->lower[d] = f->upper[d] = n;
+    }
+    f->n_enumerated = 0;
+}
+
+static void fix_tokens(const struct wiring *w, const char *name, size_t n_tokens)
+{
+    const struct teg_mil_program *const p = w->program;
+    for (size_t f = 0; f < p->n_functions; f++) {
+        const struct teg_mil_block *const b = &p->functions[f].block;
+        for (size_t i = 0; strcmp(p->functions[f].name, name) == 0 && i < p->interfaces[f].n_inputs; i++) {
+            struct teg_mil_feature *const feature = (struct teg_mil_feature *)&p->interfaces[f].inputs[i];
+            const enum teg_lm_role role = teg_contract_input_role(feature, w->manifest);
+            if (role == TEG_LM_TOKENS || role == TEG_LM_POSITIONS || role == TEG_LM_MASK)
+                fix_input(feature, &p->vars[b->inputs[i]].type, role, n_tokens);
+        }
+    }
+}
+
 static enum teg_status wire_all(struct wiring *w)
 {
     static const char *const names[] = {[DECODE] = "decode", [PREFILL] = "prefill"};
     struct teg_mil_joint joints[N_WAYS];
-    size_t n = 0;
+    size_t n = 0, n_tokens[N_WAYS] = {0};
     for (int way = DECODE; way < N_WAYS; way++) {
         bool made = false;
         w->n_tokens = 0;
         TRY(wire_way(w, way, &made));
+        n_tokens[way] = made ? w->n_tokens : 0;
         if (made)
             joints[n++] = (struct teg_mil_joint){names[way], w->stages, w->n_stages, w->results, w->n_results};
     }
-    return teg_mil_join(w->program, joints, n, w->err);
+    TRY(teg_mil_join(w->program, joints, n, w->err));
+    for (int way = DECODE; way < N_WAYS; way++)
+        if (n_tokens[way])
+            fix_tokens(w, names[way], n_tokens[way]);
+    return TEG_OK;
 }
 
 /* ---- opening ---- */

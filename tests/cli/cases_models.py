@@ -15,7 +15,7 @@ FOLDER = tempfile.TemporaryDirectory()
 TINY = ROOT / "tests" / "data" / "tiny"
 IDS = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 2, 3, 8, 4, 6]
 LIST = ",".join(map(str, IDS))
-FORMS = ("any", "pair", "both", "fixed", "stateless", "stateless_fixed", "parts")
+FORMS = ("any", "pair", "both", "fixed", "stateless", "stateless_fixed", "parts", "parts_enumerated", "parts_ranged")
 
 
 class Lazy(dict):

@@ -156,17 +156,19 @@ class Package:
         self.lm, self.stateless, self.weights = lm, stateless, Weights()
         self.functions, self.interfaces = [], []
 
-    def interface(self, name, inputs, outputs):
+    def interface(self, name, inputs, outputs, sizes=None):
         n_most = S if self.stateless else CHUNK
         def ranged(dtype, dims, most):
             if None not in dims:
                 return array(dtype, dims)
+            if sizes:
+                return array(dtype, [d or sizes[0] for d in dims], enumerated=[[d or n for d in dims] for n in sizes])
             shape = [d or 1 for d in dims]
             return array(dtype, shape, ranges=[(1, most) if d is None else (d, d) for d in dims])
         return (name, [feature(n, ranged(t.dtype, t.dims, n_most)) for n, t in inputs],
                 [feature(n, array(t.dtype, () if None in t.dims else t.dims)) for n, t in outputs])
 
-    def add(self, name, pieces, n, outputs=None):
+    def add(self, name, pieces, n, sizes=None):
         b = Builder(self.lm, self.weights, n, self.stateless)
         layers = [p for p in pieces if isinstance(p, int)]
         inputs, x, made = [], "hidden_states", []
@@ -197,7 +199,7 @@ class Package:
         kv = [("kv", State(Tensor("fp16", 2 * LAYERS, 1, S, D)))] if layers and not self.stateless else []
         self.functions.append(Function(name, "CoreML8", inputs + kv, b.ops, [m for m, _ in made]))
         states = [feature("kv", state("fp16", (2 * LAYERS, 1, S, D)))] if kv else []
-        self.interfaces.append((*self.interface(name, inputs, made), states))
+        self.interfaces.append((*self.interface(name, inputs, made, sizes), states))
         return self
 
     def write(self, path, default=None, **manifest):
@@ -244,4 +246,11 @@ def write_all(folder, lm):
     names = ["embeddings", *[f"ffn_{i + 1}" for i in range(LAYERS)], "head_1", "head_2"]
     write_manifest(parts, parts=[f"{n}.mlpackage" for n in names])
     paths["parts"] = str(parts)
+    # The same with embeddings of two sizes in one function, and a tegula.json of its own.
+    Package(lm).add("main", ["embed"], None, sizes=(1, CHUNK)).write(parts / "embeddings_enumerated.mlpackage")
+    Package(lm).add("main", ["embed"], None).write(parts / "embeddings_ranged.mlpackage")
+    for kind in ("enumerated", "ranged"):
+        (folder / kind).mkdir()
+        write_manifest(folder / kind, parts=[f"../parts/{n}.mlpackage" for n in [f"embeddings_{kind}", *names[1:]]])
+        paths[f"parts_{kind}"] = str(folder / kind)
     return paths
