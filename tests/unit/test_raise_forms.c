@@ -87,6 +87,13 @@ static void expect_raised(const struct lm_form *form)
     assert_int_equal(teg_raise_look(p, NULL, &survey, &err), TEG_OK);
     assert_true(survey.is_model && survey.n_ops > 0 && survey.n_understood == survey.n_ops);
     assert_string_equal(survey.contract.bytes, raised.contract);
+    assert_int_equal(strstr(raised.contract, "positions  tables of cos and sin, 16 rows\n") != NULL,
+                     lm_has_tables(form));
+    assert_int_equal(strstr(raised.contract, "positions  cos and sin are inputs, of base 100\n") != NULL,
+                     form->rope == LM_ROPE_INPUTS);
+    assert_non_null(strstr(raised.contract, form->last_only ? "logits of the last token" : "logits of every token"));
+    assert_non_null(strstr(raised.contract, form->mask == LM_MASK_INPUT ? "P is the last dimension of mask, less T"
+                                                                        : "P is the first of pos"));
     assert_int_equal(survey.reason.n_bytes, 0);
     teg_raise_survey_free(&survey);
     assert_int_equal(teg_raise_why_not(p, NULL, "mul", &lines, &err), TEG_OK);
@@ -293,6 +300,60 @@ static const struct refusal refusals[] = {
      {"q0_minus = mul(x = q0_second, y = fp32(-1))"},
      {"q0_minus = add(x = q0_second, y = q0_second)"},
      "op q0_minus (add): expected columns that lie together, found a view with gaps or repeats"},
+    /* weights */
+    {PLAIN,
+     {"int32 n = gather(", "weight = logits0_w"},
+     {"tensor<fp32, [16, 16]> bad = constexpr_blockwise_shift_scale(data = tensor<int8, [2, 16]>([[1, 1, 1, 1, 1, 1, "
+      "1, 1, 1, 1, 1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]]), scale = tensor<fp32, [2, "
+      "1]>([[1], [2]]));\nint32 n = gather(",
+      "weight = bad"},
+     "expected constant data with scales and offsets by blocks, found another form"},
+    {PLAIN,
+     {"int32 n = gather(", "weight = logits0_w"},
+     {"tensor<fp32, [16, 16]> bad = constexpr_affine_dequantize(quantized_data = tensor<int8, [2, 16]>([[1, 1, 1, 1, "
+      "1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]]), scale = fp32(1), "
+      "zero_point = int8(0), axis = int32(0));\nint32 n = gather(",
+      "weight = bad"},
+     "expected constant data, scale, zero point and axis, found another form"},
+    {PLAIN,
+     {"int32 n = gather(", "weight = logits0_w"},
+     {"tensor<fp32, [2, 16]> bad = constexpr_affine_dequantize(quantized_data = tensor<int8, [2, 16]>([[1, 1, 1, 1, 1, "
+      "1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]]), scale = tensor<fp32, "
+      "[2]>([1, 2]), zero_point = int8(0), axis = int32(5));\nint32 n = gather(",
+      "weight = bad"},
+     "expected an axis of the data, found another number"},
+    {PLAIN,
+     {"int32 n = gather(", "weight = logits0_w"},
+     {"tensor<fp32, [2, 16]> bad = constexpr_affine_dequantize(quantized_data = tensor<int8, [2, 16]>([[1, 1, 1, 1, 1, "
+      "1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]]), scale = tensor<fp32, "
+      "[3]>([1, 2, 3]), zero_point = int8(0), axis = int32(0));\nint32 n = gather(",
+      "weight = bad"},
+     "expected one scale, or one for each index of the axis, found another number"},
+    {PLAIN,
+     {"int32 n = gather(", "weight = logits0_w"},
+     {"tensor<fp32, [16, 16]> bad = constexpr_lut_to_dense(indices = tensor<uint8, [2, 2]>([[0, 1], [0, 1]]), lut = "
+      "tensor<fp32, [1, 1, 2, 1]>([[[[1], [2]]]]));\nint32 n = gather(",
+      "weight = bad"},
+     "expected tables by blocks, of one value an entry, found another form"},
+    {PLAIN,
+     {"int32 n = gather(", "weight = logits0_w"},
+     {"tensor<fp32, [2, 16]> bad = constexpr_lut_to_dense(indices = tensor<uint8, [2, 16]>([[1, 1, 1, 1, 1, 1, 1, 1, "
+      "1, 1, 1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 9]]), lut = tensor<fp32, [1, 1, 2, "
+      "1]>([[[[1], [2]]]]));\nint32 n = gather(",
+      "weight = bad"},
+     "expected indices into the table, found a larger one"},
+    {PLAIN,
+     {"int32 n = gather(", "weight = logits0_w"},
+     {"tensor<fp32, [16, 16]> bad = constexpr_cast(source_val = tensor<fp16, [2]>([1, 2]), output_dtype = "
+      "string(\"fp32\"));\nint32 n = gather(",
+      "weight = bad"},
+     "expected a constant, found another form"},
+    {PLAIN,
+     {"int32 n = gather(", "weight = logits0_w"},
+     {"tensor<fp32, [16, 16]> bad = constexpr_sparse_to_dense(nonzero_data = tensor<fp32, [2]>([1, 2]), mask = "
+      "tensor<uint1, [2]>([1, 1]));\nint32 n = gather(",
+      "weight = bad"},
+     "expected weights in a known encoding, found another"},
     /* rotary positions */
     {WITH(.rope = LM_ROPE_ANGLES),
      {"[1, 2, 1]> freqs = const()[val = tensor<fp32, [1, 2, 1]>([[[1], [0.100000001]]])]"},
