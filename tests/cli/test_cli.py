@@ -12,6 +12,8 @@ import sys
 import cases_usage  # noqa: F401  (importing registers the cases)
 import cases_commands  # noqa: F401
 import cases_programs  # noqa: F401
+import cases_quantize  # noqa: F401
+import cases_models  # noqa: F401
 import cases_convert  # noqa: F401
 import cases_system  # noqa: F401
 from harness import MODEL, TESTS, Skip

@@ -1,0 +1,171 @@
+"""Cases of `tegula quantize`: packages of every exporter at hand get other weights and still answer as they did; tables
+stay; what cannot be quantized is one sentence and leaves nothing behind."""
+
+import json
+import os
+import pathlib
+import tempfile
+
+from harness import ROOT, Skip, expect, expect_done, expect_equal, expect_error, read_npy, run, test
+
+TINY = ROOT / "tests" / "data" / "tiny"
+SHARED = ROOT.parent / "shared" / "data"
+FOLDER = tempfile.TemporaryDirectory()
+IDS = "1,5,9,44,123,7,7,99,3,250,61,12,8,90,33,2,18,19,77,101"
+
+
+def place(name):
+    return os.path.join(FOLDER.name, name)
+
+
+def source():
+    path = place("source.mlpackage")
+    if not os.path.exists(path):
+        expect_done(run("convert", TINY / "llama.gguf", "-o", path, "--weights", "f16"))
+    return path
+
+
+def quantize(package, name, *options):
+    result = run("quantize", package, "-o", place(name), "--force", "--json", *options)
+    expect_done(result)
+    return json.loads(result.out)
+
+
+def logits(model):
+    file = place("logits.npy")
+    expect_done(run("logits", model, "--ids", IDS, "--last", "--mode", "exact", "-o", file))
+    return read_npy(file)[1]
+
+
+def distance(a, b):
+    return max(abs(x - y) for x, y in zip(a, b)) / max(abs(x) for x in a)
+
+
+@test()
+def rules():
+    """quantize: each kind of encoding answers nearly as the source; the report adds up"""
+    dense = logits(source())
+    for options, most, bits in ((("--weights", "int8"), 0.05, 9), (("--weights", "lut8"), 0.05, 12),
+                                (("--weights", "int4", "--group-size", "16", "--fit"), 0.5, 7),
+                                (("--weights", "lut4/8", "--fit"), 0.5, 9), (("--weights", "lut6/tensor"), 0.2, 8)):
+        report = quantize(source(), "q.mlpackage", *options)
+        found = distance(dense, logits(place("q.mlpackage")))
+        expect(found < most, f"{options}: logits differ by {found}")
+        expect(report["bits_per_weight"] < bits, f"{options}: {report['bits_per_weight']} bits")
+        expect(all(w["relative_error"] < 0.2 for w in report["weights"]), options)
+        expect_equal(sum(w["bytes"] for w in report["weights"]), report["bytes"], "bytes")
+        reasons = {w["reason"] for w in report["left_alone"]}
+        known = {"a table that turns other values: RoPE", "not used as a weight", "not above the threshold"}
+        expect(reasons <= known, reasons)
+
+
+@test()
+def ends():
+    """quantize: embedding and head have int8 where weights have less, or what is asked for"""
+    report = quantize(source(), "q.mlpackage", "--weights", "lut4/tensor", "--threshold", "0")
+    for w in report["weights"]:
+        expect_equal(w["encoding"], "lut4/tensor" if w["role"] == "weight" else "int8/channel", w["name"])
+    expect(any("embedding" in w["role"] for w in report["weights"]), "no embedding")
+    expect(any("head" in w["role"] for w in report["weights"]), "no head")
+    report = quantize(source(), "q.mlpackage", "--embedding", "uint8/tensor,asym", "--head", "lut8/tensor")
+    expect({"uint8/tensor,asym", "lut8/tensor"} & {w["encoding"] for w in report["weights"]}, report["weights"])
+
+
+@test()
+def patterns():
+    """quantize: rules and skips by name and op"""
+    report = quantize(source(), "q.mlpackage", "--rule", "*ffn_down*=lut6/tensor", "--skip", "*attn_q*", "--rule",
+                      "op:gather=uint8")
+    encodings = {w["name"]: w["encoding"] for w in report["weights"]}
+    expect(all(e == "lut6/tensor" for n, e in encodings.items() if "ffn_down" in n), encodings)
+    expect(not any("attn_q_" in n for n in encodings), encodings)
+    expect(any(w["reason"] == "skipped by a pattern" for w in report["left_alone"]), report["left_alone"])
+
+
+@test()
+def pruned():
+    """quantize: sparse weights, by share and by n:m"""
+    for options in (("--sparsity", "0.25"), ("--n-m", "2:4"), ("--weights", "lut4/tensor", "--n-m", "3:4")):
+        report = quantize(source(), "q.mlpackage", *options)
+        expect(any("," in w["encoding"] for w in report["weights"]), report["weights"])
+        expect_done(run("inspect", place("q.mlpackage"), "--ops"))
+        logits_are_numbers = all(x == x for x in logits_by_program("q.mlpackage"))
+        expect(logits_are_numbers, options)
+
+
+def logits_by_program(name):
+    file = place("p.npy")
+    result = run("logits", place(name), "--ids", IDS, "--last", "--mode", "exact", "-o", file)
+    return read_npy(file)[1] if result.code == 0 else [0.0]
+
+
+@test()
+def calibrated():
+    """quantize --calibrate: every product of the model has statistics, and other weights come out"""
+    text = place("text.txt")
+    pathlib.Path(text).write_text("The quick brown fox jumps over the lazy dog. " * 40, encoding="utf-8")
+    plain = quantize(source(), "a.mlpackage", "--weights", "lut4/tensor", "--threshold", "0")
+    report = quantize(source(), "b.mlpackage", "--weights", "lut4/tensor", "--threshold", "0", "--calibrate", text,
+                      "--check")
+    expect(not any(w["calibrated"] for w in plain["weights"]), "calibrated without a text")
+    expect(all(w["calibrated"] for w in report["weights"] if w["op"] == "linear"), report["weights"])
+    weights = [pathlib.Path(place(n), "Data/com.apple.CoreML/weights/weight.bin").read_bytes()
+               for n in ("a.mlpackage", "b.mlpackage")]
+    expect(weights[0] != weights[1], "the text changed nothing")
+    expect(report["check"]["kl_mean"] >= 0 and report["check"]["tokens"] > 0, report["check"])
+
+
+@test()
+def other_exporters():
+    """quantize: packages of other exporters, one function or several"""
+    found = [p for p in sorted((SHARED / "stateful-tiny").glob("*_none.mlpackage"))] if SHARED.exists() else []
+    if not found:
+        raise Skip("no packages beside the checkout")
+    for package in found:
+        report = quantize(package, "o.mlpackage", "--weights", "int8", "--threshold", "256")
+        expect(report["weights"], f"{package.name}: no weights")
+        expect(all(w["relative_error"] < 0.03 for w in report["weights"]), package.name)
+        a, b = run("logits", package, "--ids", IDS, "--last", "--mode", "exact", "--json"), run(
+            "logits", place("o.mlpackage"), "--ids", IDS, "--last", "--mode", "exact", "--json")
+        expect_equal(b.code, a.code, f"{package.name}: {b.err}")
+        if a.code == 0:
+            x, y = dict(json.loads(a.out)["top"]), dict(json.loads(b.out)["top"])
+            close = [abs(x[i] - y[i]) for i in x if i in y]
+            expect(close and max(close) < 0.1 * max(abs(v) for v in x.values()), f"{package.name}: logits differ")
+
+
+@test()
+def same_bytes():
+    """quantize: threads and memory change nothing"""
+    files = []
+    for name, options in (("s1.mlpackage", ("--threads", "1")), ("s2.mlpackage", ("--threads", "3", "--memory", "1"))):
+        quantize(source(), name, "--weights", "int4/16", "--fit", *options)
+        files.append(pathlib.Path(place(name), "Data/com.apple.CoreML/weights/weight.bin").read_bytes())
+    expect(files[0] == files[1], "weights differ")
+
+
+@test()
+def refusals():
+    """quantize: what cannot be is one sentence, and nothing is left behind"""
+    out = place("bad.mlpackage")
+    cases = (((TINY / "llama.gguf",), 1, "expected a .mlpackage or .mlmodelc"),
+             ((source(), "--weights", "int9"), 1, "cannot quantize: weights: expected f16, int8"),
+             ((source(), "--weights", "int4/7"), 1, "or let it fit"),
+             ((source(), "--rule", "x"), 1, "cannot quantize: pattern 1: expected NAME=RULE"),
+             ((source(), "--embedding", "x"), 1, "cannot quantize: embedding"),
+             ((source(), "--skip", "*"), 1, "expected a dense weight that a rule applies to, found none"),
+             ((source(), "--weights", "int4/8", "--group-size", "4"), 2, "expected one grain"),
+             ((source(), "--granularity", "tensor", "--group-size", "4"), 2, "--granularity block"),
+             ((place("absent.mlpackage"),), 1, "absent.mlpackage"))
+    for arguments, code, words in cases:
+        result = run("quantize", *arguments, "-o", out)
+        expect_equal(result.code, code, f"{arguments}: {result.err}")
+        expect(words.encode() in result.err, f"{arguments}: {result.err}")
+        expect(not os.path.exists(out), f"{arguments}: something was left")
+    result = run("quantize", source(), "-o", place("bad.txt"))
+    expect(b"ends in .mlpackage" in result.err, result.err)
+    result = run("quantize", source())
+    expect_equal(result.code, 2, result.err)
+    expect_done(run("quantize", source(), "-o", out))
+    result = run("quantize", source(), "-o", out)
+    expect(b"found one; remove it" in result.err, result.err)
