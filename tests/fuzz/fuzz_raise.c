@@ -1,4 +1,4 @@
-/* Fuzz target: MIL text; every function of a program that reads well is raised, and asked why not. */
+/* Fuzz target: MIL text; every function of a program that reads well is raised, looked at, and asked why not. */
 #include <stdlib.h>
 
 #include "pass/raise.h"
@@ -36,12 +36,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
         struct teg_arena arena;
         struct teg_raised raised;
         struct teg_buf lines = {0};
+        struct teg_raise_survey survey;
         teg_arena_init(&arena, &allocator);
         if (teg_raise(program, &options, &arena, &raised, &err) == TEG_OK &&
             teg_graph_verify(raised.graph, &err) != TEG_OK)
             abort();
         (void)teg_raise_why_not(program, options.function, NULL, &lines, &err);
         teg_buf_free(&lines);
+        if (teg_raise_look(program, options.function, &survey, &err) == TEG_OK) {
+            if (survey.n_understood > survey.n_ops)
+                abort();
+            teg_raise_survey_free(&survey);
+        }
         teg_arena_free(&arena);
     }
     teg_mil_free(program);
