@@ -56,6 +56,8 @@ struct page_view {
     float weight[TEG_TILE_TOKENS];  /* v_scale in integers up to ATTEND_P_MAX */
     float weight_unit;              /* one such integer */
     float bad;                      /* 0, or NaN where a scale is */
+    const char *next;               /* the page after this one, or NULL: fetched while this one is worked on */
+    size_t next_bytes;
 };
 
 /* 2^x for x <= 0, relative error below 2^-18; 2^-126 for anything smaller. |f| <= 1/2, minimax of degree 4. */
@@ -273,10 +275,22 @@ static float weight_integers(const struct page_view *t, size_t lo, size_t hi, fl
             step(1);                                                                                                   \
     }
 
+/* A part of the next page, one for each register tile: it is not waited for, and streams hide behind products. */
+static void fetch_next(const struct attend *s, const struct page_view *t, size_t row)
+{
+    const size_t part = (t->next_bytes * ROWS / s->n_rows + 63) / 64 * 64, from = row / ROWS * part;
+    for (size_t i = from; t->next && i < from + part && i < t->next_bytes; i += 64)
+        __builtin_prefetch(t->next + i, 0, 2);
+}
+
 /* A tile that all rows see whole. */
 static void attend_whole(const struct attend *s, const struct page_view *t)
 {
-#define SCORES(mr) score_rows(mr, false, s, t, row)
+#define SCORES(mr)                                                                                                     \
+    do {                                                                                                               \
+        fetch_next(s, t, row);                                                                                         \
+        score_rows(mr, false, s, t, row);                                                                              \
+    } while (0)
 #define VALUES(mr) value_rows(mr, false, s, t, row, 0, TOKENS / 2)
     FOR_ROWS(s, SCORES)
     for (size_t row = 0; row < s->n_rows && s->a->softcap > 0; row++)
@@ -371,6 +385,9 @@ TEG_INLINE void view_page(const enum teg_kv_type type, const struct attend *s, s
     const struct teg_attention_args *const a = s->a;
     const char *const page = (const char *)a->pages[tile] + a->page_offset_bytes;
     const float scale = a->softcap > 0 ? a->scale / a->softcap : a->scale * LOG2E;
+    const size_t last = (a->first_position + a->n_tokens - 1) / TOKENS;
+    t->next = tile < last ? (const char *)a->pages[tile + 1] + a->page_offset_bytes : NULL;
+    t->next_bytes = s->layout.n_bytes;
     t->k = (const int16_t *)(const void *)page;
     t->v = (const int16_t *)(const void *)(page + s->layout.v);
     t->k_scale = (const float *)(const void *)(page + s->layout.k_scale);

@@ -34,6 +34,8 @@ struct attention {
     float *weights;        /* [n_rows, 64] */
     float *k, *v;          /* the tile in float: [K, 64], [64, K] */
     const float *q[ROW_SLOTS];
+    const char *next; /* the page after this one, or NULL: fetched while this one is worked on */
+    size_t next_bytes;
     bool whole;                           /* every row sees every key of the tile */
     uint8_t lo[ROW_SLOTS], hi[ROW_SLOTS]; /* keys of the tile that each row sees */
 };
@@ -247,9 +249,21 @@ static bool sees_any(const struct attention *s, size_t row)
     return any;
 }
 
+/* A part of the next page, one for each register tile: it is not waited for, and streams hide behind products. */
+static void fetch_next(const struct attention *s, size_t row)
+{
+    const size_t part = (s->next_bytes * ROWS / s->n_rows + 63) / 64 * 64, from = row / ROWS * part;
+    for (size_t i = from; s->next && i < from + part && i < s->next_bytes; i += 64)
+        __builtin_prefetch(s->next + i, 0, 2);
+}
+
 TEG_INLINE void rows_tile(const enum teg_dtype dtype, const struct attention *s, const void *k_tile, const void *v_tile)
 {
-#define SCORES(mr, row) score_tile(mr, dtype, s, row, k_tile)
+#define SCORES(mr, row)                                                                                                \
+    do {                                                                                                               \
+        fetch_next(s, row);                                                                                            \
+        score_tile(mr, dtype, s, row, k_tile);                                                                         \
+    } while (0)
 #define VALUES(mr, row) value_rows(mr, dtype, s, row, v_tile)
     FOR_ROWS(s, SCORES)
     for (size_t row = 0; row < s->n_rows; row++)
@@ -313,11 +327,13 @@ TEG_INLINE void attend_tile(const enum teg_dtype dtype, struct attention *s, siz
     const size_t element_bytes = dtype == TEG_DTYPE_F32 ? 4 : 2;
     const void *const k_tile = (const char *)a->pages[tile] + a->page_offset_bytes;
     const void *const v_tile = (const char *)k_tile + a->head_width * TOKENS * element_bytes;
+    const size_t last = a->first_position + a->n_tokens - 1;
+    s->next = tile < last / TOKENS ? (const char *)a->pages[tile + 1] + a->page_offset_bytes : NULL;
+    s->next_bytes = 2 * a->head_width * TOKENS * element_bytes;
     look(s, tile);
     if (dtype == TEG_DTYPE_F32) {
         rows_tile_float(s, k_tile, v_tile);
     } else if (s->n_rows > ROWS) {
-        const size_t last = a->first_position + a->n_tokens - 1;
         convert_tile(dtype, s, k_tile, v_tile, within_tile(first_key(a, a->first_position), tile),
                      within_tile(last + 1, tile));
         rows_tile_float(s, s->k, s->v);
