@@ -58,6 +58,11 @@ def seeds():
         if name in MODELS:
             blob[f"{name}_description"] = coremldata(version, d, len(functions))
     spec["pipeline"] = with_weights([], uint(1, 7) + data(202, data(1, data(500, b"")) + data(1, data(502, b""))))
+    y, z = feature("y", array("fp16", (2,))), feature("z", array("fp16", (2,)))
+    half = Tensor("fp16", 2)
+    second = Function("main", "CoreML8", [("y", half)], [Op("relu", [("z", half)], {"x": "y"})], ["z"])
+    models = data(1, spec["relu"][2:]) + data(1, model(9, description([y], [z]), program_proto([second])))
+    spec["joined"] = with_weights([], uint(1, 9) + data(2, description([feature("x", array("fp32", (2,)))], [z])) + data(202, models))
     spec["network"] = with_weights([], uint(1, 4) + data(500, b"\x0a\x00"))
     text["numbers"] = with_weights([], "program(1.3){func f<ios18>(){o(a=tensor<fp32,[3]>([0x1.8p-3,-inf,1.5e3]),b=list<int32,?>"
                                        "([0x7f,-1]),c=dict<string,bool>({{\"k\\\"\",true}}),d=(),e=tuple<fp16>((fp16(nan))));}->();}")
