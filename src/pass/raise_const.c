@@ -195,23 +195,40 @@ static const struct teg_mil_const *part(struct raiser *r, const struct teg_mil_o
                                                                                                                : NULL;
 }
 
+static const char *decode_lut(struct raiser *r, const struct teg_mil_op *op, enum teg_mil_dtype dtype, float *out,
+                              size_t n);
+
+/* Data that are indices into a table of whole numbers: those numbers. NULL: another form. */
+static const float *codes_by_table(struct raiser *r, const struct teg_mil_op *op, size_t n)
+{
+    const struct teg_mil_arg *const arg = teg_mil_find_arg(op, "data");
+    const struct teg_mil_op *const maker = arg && arg->n_vars == 1 ? teg_raise_maker(r, arg->vars[0]) : NULL;
+    if (!maker || strcmp(maker->type, "constexpr_lut_to_dense") != 0)
+        return NULL;
+    float *const codes = teg_raise_alloc(r, n, sizeof *codes);
+    return codes && !decode_lut(r, maker, TEG_MIL_INT8, codes, n) ? codes : NULL;
+}
+
 static const char *decode_shift_scale(struct raiser *r, const struct teg_mil_op *op, enum teg_mil_dtype dtype,
                                       float *out, size_t n)
 {
     const struct teg_mil_const *const data = part(r, op, "data"), *const scale = part(r, op, "scale"),
                                       *const offset = part(r, op, "offset");
-    if (!data || !scale || elements(&data->type) != n || !divides(&data->type, &scale->type) ||
-        (teg_mil_find_arg(op, "offset") && (!offset || !divides(&data->type, &offset->type))))
+    const struct teg_mil_var *const v = teg_mil_arg_var(r->program, op, "data");
+    const float *const codes = data ? NULL : codes_by_table(r, op, n);
+    if ((!data && !codes) || !scale || elements(&v->type) != n || !divides(&v->type, &scale->type) ||
+        (teg_mil_find_arg(op, "offset") && (!offset || !divides(&v->type, &offset->type))))
         return "expected constant data with scales and offsets by blocks, found another form";
-    const size_t run = block_run(&data->type, &scale->type);
-    const size_t zero_run = offset ? block_run(&data->type, &offset->type) : n;
+    const struct teg_mil_type *const type = &v->type;
+    const size_t run = block_run(type, &scale->type);
+    const size_t zero_run = offset ? block_run(type, &offset->type) : n;
     float s = 0, z = 0;
     for (size_t i = 0; i < n; i++) {
         if (i % run == 0)
-            s = element(scale->type.dtype, scale->bytes, block_index(&data->type, &scale->type, i));
+            s = element(scale->type.dtype, scale->bytes, block_index(type, &scale->type, i));
         if (offset && i % zero_run == 0)
-            z = element(offset->type.dtype, offset->bytes, block_index(&data->type, &offset->type, i));
-        out[i] = rounded(dtype, s * (element(data->type.dtype, data->bytes, i) - z));
+            z = element(offset->type.dtype, offset->bytes, block_index(type, &offset->type, i));
+        out[i] = rounded(dtype, s * ((codes ? codes[i] : element(data->type.dtype, data->bytes, i)) - z));
     }
     return NULL;
 }

@@ -4,6 +4,7 @@
  * dtype/encoding.h can describe (scales and offsets by row and block of columns, palettes by groups of rows). The few
  * others (transposed, sparse, scaled palettes, palettes of vectors) are decoded once, to what the program says they
  * are: mostly fp16. What is described is not trusted: every count is checked against the bytes that are there. */
+#include "mil/type.h"
 #include "pass/raise_int.h"
 
 /* A matrix [N, K]: rows of dtype at data, or an encoding; both NULL: not possible this way. */
@@ -77,11 +78,39 @@ static bool set_offsets(const struct teg_mil_const *c, size_t n, struct teg_enco
            (e->offsets.bytes = NULL, as_floats(c, n, &e->float_offsets, &e->float_offset_dtype));
 }
 
+/* Codes that are indices into one table of 8-bit numbers, as blocks of 5 and 6 bits are written: they become a byte
+ * each. NULL: another form. */
+static const struct teg_mil_const *spread_codes(struct raiser *r, const struct teg_mil_op *op,
+                                                struct teg_mil_const *codes)
+{
+    const struct teg_mil_arg *const arg = teg_mil_find_arg(op, "data");
+    const struct teg_mil_op *const maker = arg && arg->n_vars == 1 ? teg_raise_maker(r, arg->vars[0]) : NULL;
+    if (!maker || strcmp(maker->type, "constexpr_lut_to_dense") != 0)
+        return NULL;
+    const struct teg_mil_const *const indices = part(r, maker, "indices"), *const lut = part(r, maker, "lut");
+    struct teg_packed_ints packed, table;
+    size_t n, n_entries;
+    if (!indices || !lut || !teg_mil_count(&indices->type, &n) || !teg_mil_count(&lut->type, &n_entries) ||
+        !as_ints(indices, n, &packed) || packed.is_signed || n_entries != (size_t)1 << packed.bits ||
+        !as_ints(lut, n_entries, &table) || table.bits != 8)
+        return NULL;
+    uint8_t *const bytes = take(r, n);
+    if (!bytes)
+        return NULL;
+    teg_encoding_codes(&packed, 0, n, bytes);
+    for (size_t i = 0; i < n; i++)
+        bytes[i] = lut->bytes[bytes[i]];
+    *codes = (struct teg_mil_const){.type = indices->type, .bytes = bytes, .n_bytes = n};
+    codes->type.dtype = lut->type.dtype;
+    return codes;
+}
+
 static bool read_shift_scale(struct raiser *r, const struct teg_mil_op *op, struct teg_encoding_part *e,
                              size_t *columns)
 {
-    const struct teg_mil_const *const data = part(r, op, "data"), *const scale = part(r, op, "scale"),
-                                      *const offset = part(r, op, "offset");
+    struct teg_mil_const codes;
+    const struct teg_mil_const *const own = part(r, op, "data"), *const data = own ? own : spread_codes(r, op, &codes),
+                                      *const scale = part(r, op, "scale"), *const offset = part(r, op, "offset");
     size_t dims[2], groups[2], offsets[2], n_groups;
     if (!data || !scale || (teg_mil_find_arg(op, "offset") && !offset) || data->type.rank != scale->type.rank ||
         !two_dims(&data->type, &scale->type, dims, groups) || !teg_mul(groups[0], groups[1], &n_groups))
