@@ -279,6 +279,8 @@ static enum teg_status check_sizes(struct lowerer *l)
     if (o->n_buckets && !l->c->fixed)
         return bad_option(l, "buckets", "none in this profile", o->n_buckets);
     l->tile = o->kv_tile ? o->kv_tile : l->c->kv_tile;
+    while (o->context % l->tile == 1 && l->tile < o->context) /* a tile of one key is no vector */
+        l->tile++;
     if ((o->context + l->tile - 1) / l->tile > MOST_TILES)
         return bad_option(l, "KV tile", "tiles of which at most 256 make the context", l->tile);
     const uint32_t n = l->layers.n;

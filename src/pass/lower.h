@@ -41,7 +41,7 @@ struct teg_lower_options {
     enum teg_softmax softmax;
     uint32_t context;               /* slots of the cache */
     uint32_t chunk;                 /* rows of a prefill call */
-    uint32_t kv_tile;               /* keys of one tile; 0: the profile's */
+    uint32_t kv_tile;               /* keys of one tile (more, where one key would be left over); 0: the profile's */
     uint32_t n_buckets;             /* ane: further functions for shorter contexts */
     const uint32_t *buckets;        /* their contexts, ascending */
     uint32_t spec_version;          /* 9: iOS 18; 0: the same */

@@ -27,7 +27,7 @@ static void holds(const struct teg_graph *g, const struct teg_graph *normal, con
     if (!teg_graph_same(normal, raised.graph, &same, &difference))
         fail_msg("%s: %s", what, difference.bytes);
     const bool bucket = function && strstr(function, "_64");
-    assert_int_equal(raised.context, bucket ? 64 : CONTEXT);
+    assert_int_equal(raised.context, bucket ? 64 : o->context);
     teg_buf_free(&difference);
     teg_arena_free(&arena);
     lowered_free(&l);
@@ -90,6 +90,20 @@ static void test_law(void **state)
         teg_arena_free(&arena);
         model_close(&m);
     }
+}
+
+/* 129 slots in tiles of 64 would leave one. */
+static void test_odd_tile(void **state)
+{
+    (void)state;
+    struct model m;
+    struct teg_arena arena;
+    model_open(&m, "qwen2");
+    teg_arena_init(&arena, NULL);
+    const struct teg_lower_options o = {.context = 129, .chunk = CHUNK, .kv_tile = 64};
+    holds(m.graph, normal_form(m.graph, o.context, &arena), &o, "main", "129 slots");
+    teg_arena_free(&arena);
+    model_close(&m);
 }
 
 /* ---- programs that are nearly lowered ones ---- */
@@ -227,6 +241,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_law),
+        cmocka_unit_test(test_odd_tile),
         cmocka_unit_test(test_other_forms),
         cmocka_unit_test(test_mutations),
     };
