@@ -95,7 +95,7 @@ size_t teg_encoding_code_bytes(const struct teg_encoding_part *part, size_t colu
 
 /* ---- values ---- */
 
-static float float_at(const uint8_t *bytes, enum teg_dtype dtype, size_t i)
+float teg_encoding_float(const uint8_t *bytes, enum teg_dtype dtype, size_t i)
 {
     uint16_t half;
     float value;
@@ -131,11 +131,11 @@ static void round_to_half(float *x, size_t n)
 /* n values of one scale. */
 static void affine_run(const struct teg_encoding_part *part, size_t group, const uint8_t *codes, size_t n, float *dst)
 {
-    const float scale = float_at(part->scales, part->scale_dtype, group);
+    const float scale = teg_encoding_float(part->scales, part->scale_dtype, group);
     const float half = (float)teg_encoding_half(&part->codes);
     float offset = 0;
     if (part->float_offsets)
-        offset = float_at(part->float_offsets, part->float_offset_dtype, group);
+        offset = teg_encoding_float(part->float_offsets, part->float_offset_dtype, group);
     else if (part->offsets.bytes)
         offset = (float)teg_encoding_int(&part->offsets, group);
     for (size_t i = 0; i < n; i++)

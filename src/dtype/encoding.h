@@ -61,6 +61,8 @@ static inline int teg_encoding_half(const struct teg_packed_ints *codes)
 {
     return codes->is_signed ? 1 << (codes->bits - 1) : 0;
 }
+/* Number i of an array of F16 or F32. */
+float teg_encoding_float(const uint8_t *bytes, enum teg_dtype dtype, size_t i);
 /* Element i, with its sign. */
 int teg_encoding_int(const struct teg_packed_ints *ints, size_t i);
 /* Bytes of the codes of rows row … row + n - 1 of a part, from `*bytes` on (whole bytes around them). */

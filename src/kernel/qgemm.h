@@ -34,6 +34,7 @@ enum teg_qgemm_kind {
     TEG_QGEMM_BLOCKS, /* it is: the dtype says how */
     TEG_QGEMM_AFFINE_4,
     TEG_QGEMM_AFFINE_8,
+    TEG_QGEMM_MINIMUM_4, /* scale · code + minimum: float offsets */
     TEG_QGEMM_PALETTE_1,
     TEG_QGEMM_PALETTE_2,
     TEG_QGEMM_PALETTE_3,
@@ -102,9 +103,9 @@ size_t teg_qgemm_packed_bytes(enum teg_dtype dtype, size_t n, size_t k);
 void teg_qgemm_pack(enum teg_dtype dtype, const void *w, size_t w_row_bytes, size_t n0, size_t n1, size_t k, void *dst);
 
 /* Matrices of dtype/encoding.h (qgemm_encoding.c). How one can be packed; false: it cannot (K is not whole groups, a
- * scale serves fewer than 32 values, offsets are floats, a table serves fewer than 4 rows). Affine codes are kept and
- * mean what they mean there, less the rounding to fp16. Palettes keep their codes too; a table's entries are put in 16
- * bits, which is 1/65535 of their range, and each product is made twice, for both halves of an entry. */
+ * scale serves fewer than 32 values, offsets of 8-bit codes are floats, a table serves fewer than 4 rows). Affine codes
+ * are kept and mean what they mean there, less the rounding to fp16. Palettes keep their codes too; a table's entries
+ * are put in 16 bits, which is 1/65535 of their range, and each product is made twice, for both halves of an entry. */
 bool teg_qgemm_form_of(const struct teg_encoding *e, struct teg_qgemm_form *form);
 size_t teg_qgemm_form_bytes(const struct teg_qgemm_form *form, size_t n, size_t k);
 /* As teg_qgemm_pack, for rows n0 … n1 - 1 of the matrix. */

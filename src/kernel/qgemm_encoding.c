@@ -1,10 +1,10 @@
 /* kernel/qgemm_encoding.c: matrices of dtype/encoding.h into panels (qgemm_layout.h).
  *
- * Affine codes and their scales go over as they are. A palette's codes do too, but its entries are half floats, and the
- * product wants bytes: so an entry becomes two of them, value ≈ scale · (256 high + low - zero), with a scale and zero
- * point for each 4 columns, from the entries that those use. Not taken: one byte an entry, or values quantized again in
- * 8 bits. Both are twice as fast, and both cost more than 8-bit activations do (docs/PERFORMANCE.md). An entry that is
- * not finite makes its columns NaN. */
+ * Affine codes and their scales go over as they are; a float offset becomes a minimum, minus scale · offset. A
+ * palette's codes do too, but its entries are half floats, and the product wants bytes: so an entry becomes two of
+ * them, value ≈ scale · (256 high + low - zero), with a scale and zero point for each 4 columns, from the entries that
+ * those use. Not taken: one byte an entry, or values quantized again in 8 bits. Both are twice as fast, and both cost
+ * more than 8-bit activations do (docs/PERFORMANCE.md). An entry that is not finite makes its columns NaN. */
 #include <math.h>
 #include <string.h>
 
@@ -35,14 +35,14 @@ static bool same_ints(const struct teg_packed_ints *a, const struct teg_packed_i
 static bool same_kind(const struct teg_encoding_part *a, const struct teg_encoding_part *b)
 {
     return same_ints(&a->codes, &b->codes) && !a->tables == !b->tables && a->scale_dtype == b->scale_dtype &&
-           a->columns_each == b->columns_each;
+           !a->float_offsets == !b->float_offsets && a->columns_each == b->columns_each;
 }
 
 /* Its codes and scales can stay: offsets are bytes as the codes are, and blocks are whole groups. */
 static bool affine_stays(const struct teg_encoding *e, const struct teg_encoding_part *p)
 {
     return !p->tables && (p->codes.bits == 4 || p->codes.bits == 8) && p->columns_each % TEG_QGEMM_GROUP == 0 &&
-           !p->float_offsets && (!p->offsets.bytes || same_ints(&p->offsets, &p->codes)) &&
+           (!p->float_offsets || p->codes.bits == 4) && (!p->offsets.bytes || same_ints(&p->offsets, &p->codes)) &&
            e->columns % p->columns_each == 0;
 }
 
@@ -71,7 +71,9 @@ bool teg_qgemm_form_of(const struct teg_encoding *e, struct teg_qgemm_form *form
     *form = (struct teg_qgemm_form){.kind = palettes[first->codes.bits]};
     if (!first->tables)
         *form = (struct teg_qgemm_form){
-            .kind = first->codes.bits == 4 ? TEG_QGEMM_AFFINE_4 : TEG_QGEMM_AFFINE_8,
+            .kind = first->float_offsets     ? TEG_QGEMM_MINIMUM_4
+                    : first->codes.bits == 4 ? TEG_QGEMM_AFFINE_4
+                                             : TEG_QGEMM_AFFINE_8,
             .wide_scales = first->scale_dtype == TEG_DTYPE_F32,
             .block_groups = (uint32_t)(first->columns_each / TEG_QGEMM_GROUP),
         };
@@ -127,6 +129,11 @@ static void put_affine(const struct block *b, size_t c)
     const int offset = p->offsets.bytes ? teg_encoding_int(&p->offsets, group) : 0;
     memcpy(b->header + scale_bytes * c, p->scales + scale_bytes * group, scale_bytes);
     b->header[scale_bytes * COLUMNS + c] = (uint8_t)(offset + teg_encoding_half(&p->codes));
+    if (p->float_offsets) { /* of two f16, the product is exact */
+        const float minimum = -teg_encoding_float(p->scales, p->scale_dtype, group) *
+                              teg_encoding_float(p->float_offsets, p->float_offset_dtype, group);
+        memcpy(b->header + (scale_bytes + 1) * COLUMNS + 4 * c, &minimum, sizeof minimum);
+    }
     place_column(b, p, row, c, NULL);
 }
 

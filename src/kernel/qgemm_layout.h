@@ -67,14 +67,15 @@ enum gemm_header { HEADER_D, HEADER_DM, HEADER_E, HEADER_K, HEADER_S8, HEADER_S1
     X(MXFP4, HEADER_E, CODES_FP4, 1, 12)
 
 /* Matrices of dtype/encoding.h. Affine ones stand in blocks of form->block_groups groups, under
- *     scales [32] f16 or float, zeros [32] u8
+ *     scales [32] f16 or float, zeros [32] u8; MINIMUM_4: then minimums [32] float
  * A panel of a palette has one header for all of its k, whose table entries are 16 bits, in two halves:
  *     scales [32] float, zeros [2 halves][32] u8, tables [2][entries / 16][8][16] u8
  * One table serves 4 columns, which is what a lookup by 16-byte lanes wants: its entries 16i … stand together. */
 /*    kind      codes */
 #define GEMM_AFFINE(X)                                                                                                 \
     X(AFFINE_4, CODES_4)                                                                                               \
-    X(AFFINE_8, CODES_8)
+    X(AFFINE_8, CODES_8)                                                                                               \
+    X(MINIMUM_4, CODES_4)
 /*    kind       codes    tables of 16 entries */
 #define GEMM_PALETTES(X)                                                                                               \
     X(PALETTE_1, CODES_1, 1)                                                                                           \
@@ -84,7 +85,8 @@ enum gemm_header { HEADER_D, HEADER_DM, HEADER_E, HEADER_K, HEADER_S8, HEADER_S1
     X(PALETTE_6, CODES_6, 4)                                                                                           \
     X(PALETTE_8, CODES_8, 16)
 
-#define AFFINE_HEADER_BYTES(form) (((form)->wide_scales ? 4u * COLUMNS : 2u * COLUMNS) + COLUMNS)
+#define AFFINE_SCALE_BYTES(form) ((form)->wide_scales ? 4u * COLUMNS : 2u * COLUMNS)
+#define AFFINE_HEADER_BYTES(form) (AFFINE_SCALE_BYTES(form) + ((form)->kind == TEG_QGEMM_MINIMUM_4 ? 5u : 1u) * COLUMNS)
 #define PALETTE_HEADER_BYTES(tables) (6u * COLUMNS + 2u * (tables)*QUAD_BYTES)
 
 /* Signed table entries plus `zero`: what a nibble of IQ4 and of FP4 (doubled) stands for. */

@@ -32,6 +32,7 @@ static const struct recipe recipes[] = {
     {"int8 x 32 offset", 8, true, false, true, false, TEG_DTYPE_F16, 1, 32, 1, TEG_QGEMM_AFFINE_8},
     {"int8 tensor, parts", 8, true, false, false, false, TEG_DTYPE_F16, 0, 0, 2, TEG_QGEMM_AFFINE_8},
     {"int4 x 16", 4, true, false, false, false, TEG_DTYPE_F16, 1, 16, 1, TEG_QGEMM_BLOCKS},
+    {"int4 x 64 float offset", 4, true, false, false, true, TEG_DTYPE_F16, 1, 64, 1, TEG_QGEMM_MINIMUM_4},
     {"uint8 float offset", 8, false, false, false, true, TEG_DTYPE_F16, 1, 32, 1, TEG_QGEMM_BLOCKS},
     {"palette 1", 1, false, true, false, false, TEG_DTYPE_F16, 0, 0, 1, TEG_QGEMM_PALETTE_1},
     {"palette 2, rows of 8", 2, false, true, false, false, TEG_DTYPE_F16, 8, 0, 1, TEG_QGEMM_PALETTE_2},
@@ -249,15 +250,17 @@ static struct packed_value affine_at(const struct teg_qgemm_form *form, const ui
                                      size_t columns)
 {
     const struct layout *const l = &layouts[form->kind];
-    const size_t scale_bytes = form->wide_scales ? 128 : 64, header_bytes = scale_bytes + 32, c = n % 32,
-                 group = k / 32;
+    const bool minimums = form->kind == TEG_QGEMM_MINIMUM_4;
+    const size_t scale_bytes = form->wide_scales ? 128 : 64, header_bytes = scale_bytes + (minimums ? 160 : 32);
+    const size_t c = n % 32, group = k / 32;
     const uint8_t *const header = packed + n / 32 * teg_qgemm_form_bytes(form, 32, columns) +
                                   group / form->block_groups * (header_bytes + form->block_groups * l->code_bytes);
     const unsigned code =
         plane_code(l->codes, header + header_bytes + group % form->block_groups * l->code_bytes, c, k % 32);
     const double step = (double)float_at(header, form->wide_scales ? TEG_DTYPE_F32 : TEG_DTYPE_F16, c);
     const double value = step * ((double)code - (double)header[scale_bytes + c]);
-    return (struct packed_value){value, step, fabs(value)};
+    const double minimum = minimums ? (double)float_at(header + scale_bytes + 32, TEG_DTYPE_F32, c) : 0;
+    return (struct packed_value){value + minimum, step, fabs(value) + fabs(minimum)};
 }
 
 static struct packed_value palette_at(const struct teg_qgemm_form *form, const uint8_t *packed, size_t n, size_t k,
@@ -302,7 +305,7 @@ static bool packed_right(const struct matrix *m, const struct teg_qgemm_form *fo
             bool rounds;
             const double value = (double)value_at(m, n, k, &rounds);
             const struct packed_value p = packed_at(form, packed, n, k, m->e.columns);
-            if (range == 0 ? fabs(p.value - value) > fabs(value) * EPS
+            if (range == 0 ? fabs(p.value - value) > p.parts * 4 * EPS
                            : fabs(p.value - value) > 0.51 * p.step + 65535 * 0x1p-120 || p.step > range / 65530)
                 return false;
         }

@@ -217,8 +217,8 @@ TEG_INLINE void unpack_form_group(const enum gemm_codes codes, const size_t tabl
     }
 }
 
-TEG_INLINE void unpack_affine(const enum gemm_codes codes, const struct teg_qgemm_form *form, const uint8_t *panel,
-                              size_t g0, size_t n, struct gemm_unit *u)
+TEG_INLINE void unpack_affine(const enum gemm_codes codes, const bool minimums, const struct teg_qgemm_form *form,
+                              const uint8_t *panel, size_t g0, size_t n, struct gemm_unit *u)
 {
     const size_t header_bytes = AFFINE_HEADER_BYTES(form), block_groups = form->block_groups;
     const uint8_t *header = panel + g0 / block_groups * (header_bytes + block_groups * CODE_BYTES(codes));
@@ -229,7 +229,9 @@ TEG_INLINE void unpack_affine(const enum gemm_codes codes, const struct teg_qgem
         else
             for (size_t c = 0; c < COLUMNS; c += VL)
                 f_store(u->part[0].scale + c, v_load_f16(header + 2 * c));
-        unpack_form_group(codes, 0, NULL, header + header_bytes - COLUMNS, src, u);
+        if (minimums)
+            memcpy(u->part[0].minimum, header + header_bytes - 4 * COLUMNS, sizeof u->part[0].minimum);
+        unpack_form_group(codes, 0, NULL, header + AFFINE_SCALE_BYTES(form), src, u);
         if (++g == block_groups) {
             header = src + CODE_BYTES(codes);
             g = 0;
@@ -259,7 +261,7 @@ TEG_INLINE void unpack_palette(const enum gemm_codes codes, const size_t tables,
                               size_t n, struct gemm_unit *u)                                                           \
     {                                                                                                                  \
         (void)pass;                                                                                                    \
-        unpack_affine(codes, form, panel, g0, n, u);                                                                   \
+        unpack_affine(codes, TEG_QGEMM_##kind == TEG_QGEMM_MINIMUM_4, form, panel, g0, n, u);                          \
     }
 GEMM_AFFINE(X)
 #undef X
@@ -436,7 +438,12 @@ static const struct gemm_kind kinds[TEG_DTYPE_COUNT] = {
 };
 
 static const struct gemm_kind form_kinds[TEG_QGEMM_KIND_COUNT] = {
-#define X(kind, codes) [TEG_QGEMM_##kind] = {unpack_##kind, WIDE(codes) ? rows_wide : rows_plain, 1},
+#define X(kind, codes)                                                                                                 \
+    [TEG_QGEMM_##kind] = {unpack_##kind,                                                                               \
+                          TEG_QGEMM_##kind == TEG_QGEMM_MINIMUM_4 ? rows_minimums                                      \
+                          : WIDE(codes)                           ? rows_wide                                          \
+                                                                  : rows_plain,                                                                  \
+                          1},
     GEMM_AFFINE(X)
 #undef X
 #define X(kind, codes, tables) [TEG_QGEMM_##kind] = {unpack_##kind, rows_wide, 2},
