@@ -13,9 +13,9 @@
 #include "options.h"
 
 static const struct cli_command *const commands[] = {
-    &cli_command_run,     &cli_command_tokenize, &cli_command_template, &cli_command_logits, &cli_command_perplexity,
-    &cli_command_predict, &cli_command_inspect,  &cli_command_bench,    &cli_command_tune,   &cli_command_convert,
-    &cli_command_compare, &cli_command_quantize,
+    &cli_command_run,        &cli_command_tokenize, &cli_command_template, &cli_command_logits,
+    &cli_command_perplexity, &cli_command_predict,  &cli_command_inspect,  &cli_command_bench,
+    &cli_command_tune,       &cli_command_convert,  &cli_command_compare,  &cli_command_quantize,
 };
 
 static const char *const absent_commands[] = {"lint", "session", "serve"};

@@ -13,56 +13,27 @@
 enum { VOCAB = 3, WIDTH = 2, SLOTS = 8 };
 static const float table[VOCAB][WIDTH] = {{1, 2}, {-3, 1}, {0.5f, -1}};
 
+/* clang-format off */
 /* A function of so many tokens; %1$d: how many, %2$s: its name, %3$s: what it gives. */
-static const char
-    function_text
-        [] =
-            "func %2$s<ios18>(" I32("1, %1$d") " input_ids, " F32("1, %1$d, 8") "causal_mask, " I32("1") " current_pos,"
-                                                                                                         " "
-                                                                                                         "state<tensor<"
-                                                                                                         "fp32, [1, 8, "
-                                                                                                         "2]>> kv) "
-                                                                                                         "{\n" F32("3, "
-                                                                                                                   "2") "table = const()[val = " F32(
-                                                                                                             "3, 2") "("
-                                                                                                                     "["
-                                                                                                                     "["
-                                                                                                                     "1"
-                                                                                                                     ","
-                                                                                                                     " "
-                                                                                                                     "2"
-                                                                                                                     "]"
-                                                                                                                     ","
-                                                                                                                     " "
-                                                                                                                     "["
-                                                                                                                     "-"
-                                                                                                                     "3"
-                                                                                                                     ","
-                                                                                                                     " "
-                                                                                                                     "1"
-                                                                                                                     "]"
-                                                                                                                     ","
-                                                                                                                     " "
-                                                                                                                     "["
-                                                                                                                     "0"
-                                                                                                                     "."
-                                                                                                                     "5"
-                                                                                                                     ","
-                                                                                                                     " "
-                                                                                                                     "-"
-                                                                                                                     "1"
-                                                                                                                     "]"
-                                                                                                                     "]"
-                                                                                                                     ")"
-                                                                                                                     "]"
-                                                                                                                     ";"
-                                                                                                                     "\n" F32("1, %1$d, 2") "x = gather(x = table, indices = input_ids, axis = int32(0));\n" F32("1, 8, 2") "before = read_state(input = kv);\n" I32("1") " end_pos = add(x = current_pos, y = " I32("1") "([%1$d]));\n" I32("3") " begin = concat(values = (" I32("1") "([0]), current_pos, " I32("1") "([0])), axis = int32(0), "
-                                                                                                                                                                                                                                                                                                                                                                                                                        "interleave = bool(false));\n" I32("3") " end = concat(values = (" I32(
-                                                                                                                                                                                                                                                                                                                                                                                                                            "1") "([1]), end_pos, " I32("1") "([2])), axis = int32(0), "
-                                                                                                                                                                                                                                                                                                                                                                                                                                                             "interleave = bool(false));\n" F32("1, 8, 2") "after = slice_update(x = before, update = x, begin = begin, end = end);\n"
-                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                           "write_state(data = after, input = kv);\n" F32("1, 8, 2") "all = read_state(input = kv);\n" F32(
-                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                               "1, %1$d, 8") "seen = exp(x = causal_mask);\n" F32("1, %1$d, 2") "hidden_states = matmul(x = seen, y = all);\n" F32("1, %1$d, 3") "logits = linear(x = hidden_states, weight = table);\n"
-                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                 "} -> (%3$s);\n";
+static const char function_text[] =
+    "func %2$s<ios18>(" I32("1, %1$d") " input_ids, " F32("1, %1$d, 8") "causal_mask, " I32("1") " current_pos, "
+    "state<tensor<fp32, [1, 8, 2]>> kv) {\n"
+    F32("3, 2") "table = const()[val = " F32("3, 2") "([[1, 2], [-3, 1], [0.5, -1]])];\n"
+    F32("1, %1$d, 2") "x = gather(x = table, indices = input_ids, axis = int32(0));\n"
+    F32("1, 8, 2") "before = read_state(input = kv);\n"
+    I32("1") " end_pos = add(x = current_pos, y = " I32("1") "([%1$d]));\n"
+    I32("3") " begin = concat(values = (" I32("1") "([0]), current_pos, " I32("1") "([0])), axis = int32(0), "
+    "interleave = bool(false));\n"
+    I32("3") " end = concat(values = (" I32("1") "([1]), end_pos, " I32("1") "([2])), axis = int32(0), "
+    "interleave = bool(false));\n"
+    F32("1, 8, 2") "after = slice_update(x = before, update = x, begin = begin, end = end);\n"
+    "write_state(data = after, input = kv);\n"
+    F32("1, 8, 2") "all = read_state(input = kv);\n"
+    F32("1, %1$d, 8") "seen = exp(x = causal_mask);\n"
+    F32("1, %1$d, 2") "hidden_states = matmul(x = seen, y = all);\n"
+    F32("1, %1$d, 3") "logits = linear(x = hidden_states, weight = table);\n"
+    "} -> (%3$s);\n";
+/* clang-format on */
 
 struct form {
     const char *name;
