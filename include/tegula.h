@@ -655,7 +655,8 @@ struct teg_convert_options {
     const char *profile;                   /* "portable": one function, any device; "ane": for the Neural Engine */
     const char *softmax;                   /* "two-pass", "online", "split"; NULL: two-pass */
     /* "f16", "int8", "int4", "lut4", …, with "/channel", "/tensor" or "/32" (a group) after it; "keep": a GGUF's own
-     * blocks where Core ML can hold them exactly, else int8. Embedding and head: NULL: as weights. */
+     * blocks where Core ML can hold them exactly, else int8. Embedding and head: NULL: int8, or as weights where these
+     * have 8 bits or more. */
     const char *weights, *embedding, *head;
     bool fit_groups;         /* where a group does not divide: the largest smaller one that does; otherwise an error */
     const struct teg_calibration *calibration; /* of this model: columns that matter lose less; NULL: none */

@@ -17,6 +17,7 @@
 #include "build/build.h"
 #include "convert_model.h"
 #include "package.h"
+#include "quant/policy.h"
 
 enum { DEFAULT_CONTEXT = 4096, DEFAULT_CHUNK = 256, MOST_PARTS = 64 };
 
@@ -62,7 +63,11 @@ static enum teg_status read_rules(struct job *j)
     const char *const texts[3] = {j->o.weights, j->o.embedding, j->o.head};
     static const char *const names[3] = {"weights", "embedding", "head"};
     for (size_t i = 0; i < 3; i++) {
-        const char *text = texts[i] ? texts[i] : j->o.weights;
+        const char *text = texts[i];
+        if (!text) {
+            j->rules[i] = teg_quant_end_rule(&j->rules[0]);
+            continue;
+        }
         if (strcmp(text, "keep") == 0) {
             j->lower.keep_blocks = true;
             text = "int8";
