@@ -118,14 +118,6 @@ static void drop_stateless(struct teg_lm *lm)
     lm->n_contracts = n;
 }
 
-static uint64_t count_elements(const struct teg_mil_type *type)
-{
-    uint64_t n = 1;
-    for (int32_t d = 0; d < type->rank; d++)
-        n *= (uint64_t)type->dims[d];
-    return n;
-}
-
 enum teg_status teg_lm_new(struct teg_program *program, const struct teg_manifest *manifest, struct teg_arena *arena,
                            struct teg_lm **out, struct teg_error *err)
 {
@@ -137,9 +129,8 @@ enum teg_status teg_lm_new(struct teg_program *program, const struct teg_manifes
                           .allocator = program->allocator,
                           .chunk = manifest->chunk,
                           .overwrites = manifest->overwrites,
-                          .weights_bytes = program->info.weights_bytes};
-    for (size_t i = 0; i < program->info.n_weights; i++)
-        lm->n_parameters += count_elements(&program->mil->vars[program->weights[i]].constant->type);
+                          .weights_bytes = program->n_decoded * sizeof(float),
+                          .n_parameters = program->n_parameters};
     TRY(check_names(program, &manifest->functions, err));
     TRY(find_contracts(lm, manifest, arena, err));
     TRY(settle(lm, err));

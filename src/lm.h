@@ -15,7 +15,8 @@ struct teg_lm {
     size_t n_contracts;
     uint32_t vocab, context, chunk; /* chunk: most tokens a call, 0: any */
     bool overwrites, is_stateless;
-    uint64_t weights_bytes, n_parameters; /* n_parameters: elements of constants in files, each use */
+    uint64_t weights_bytes; /* decoded to floats, by each function */
+    uint64_t n_parameters;
     const char *contract_text;
 };
 

@@ -33,16 +33,26 @@ static int by_place(const void *a, const void *b)
     return (p > q) - (p < q);
 }
 
-/* Bytes of the records, each once: functions of one program share their weights. */
-static uint64_t sum_records(const struct teg_mil_const **records, size_t n)
+static uint64_t count_elements(const struct teg_mil_type *type)
 {
-    uint64_t sum = 0;
+    uint64_t n = 1;
+    for (int32_t d = 0; d < type->rank; d++)
+        n *= (uint64_t)type->dims[d];
+    return n;
+}
+
+/* Bytes and elements of the records, each once: functions of one program share their weights. */
+static void sum_records(struct teg_program *p, const struct teg_mil_const **records, size_t n)
+{
     if (n)
         qsort(records, n, sizeof *records, by_place);
-    for (size_t i = 0; i < n; i++)
-        if (i == 0 || by_place(&records[i - 1], &records[i]) != 0)
-            sum += records[i]->n_bytes;
-    return sum;
+    for (size_t i = 0; i < n; i++) {
+        p->n_decoded += count_elements(&records[i]->type);
+        if (i && by_place(&records[i - 1], &records[i]) == 0)
+            continue;
+        p->info.weights_bytes += records[i]->n_bytes;
+        p->n_parameters += count_elements(&records[i]->type);
+    }
 }
 
 /* Values that stand in an op itself have no name; "OP.PARAMETER" is theirs. The reader limits how deep blocks nest. */
@@ -91,7 +101,7 @@ static enum teg_status list_weights(struct teg_program *p, struct teg_error *err
     }
     p->weights = ids;
     p->info.n_weights = n;
-    p->info.weights_bytes = sum_records(records, n);
+    sum_records(p, records, n);
     return TEG_OK;
 }
 

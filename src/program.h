@@ -22,6 +22,7 @@ struct teg_program {
     const char *(*metadata)[2];
     struct teg_requirement *requirements; /* the concrete ones first, the opsets and the file's version last */
     uint32_t spec_version;                /* the highest of them */
+    uint64_t n_parameters, n_decoded; /* elements of constants in files: each once; by every function that has them */
     pthread_mutex_t lock;
     uint32_t wanted_threads; /* under the lock */
     struct teg_eval **evals; /* one a function */
