@@ -97,7 +97,8 @@ static enum teg_status make_kept(const struct weight *w, struct teg_arena *arena
              "cannot write weight: %s: expected blocks that a Core ML encoding holds, found a number that it does not; "
              "give this weight an encoding instead of keeping its blocks",
              v->name);
-    w->report->report = (struct teg_quant_report){.source_bytes = (uint64_t)w->rows * row_bytes, .exact = true};
+    w->report->report = (struct teg_quant_report){.source_bytes = (uint64_t)w->rows * row_bytes,
+                                                  .exact = teg_quant_reencode_is_exact(v->dtype)};
     return TEG_OK;
 }
 

@@ -111,6 +111,8 @@ enum teg_status teg_quant_measure(const struct teg_quantized *weight, const floa
  * rounding of scales and offsets to fp16 (none for Q4_0 and Q8_0). The form depends on the type and the shape alone.
  * False: there is none (the caller decodes and encodes anew). */
 bool teg_quant_reencode_layout(enum teg_dtype dtype, uint64_t rows, uint64_t columns, struct teg_quantized *layout);
+/* Whether that form has the type's numbers to the last bit of fp16: one scale, no minimum. */
+bool teg_quant_reencode_is_exact(enum teg_dtype dtype);
 /* *possible false: no such form, or a number that does not fit it. */
 enum teg_status teg_quant_reencode(enum teg_dtype dtype, const void *data, uint64_t rows, uint64_t columns,
                                    const char *name, struct teg_arena *arena, struct teg_quantized *result,

@@ -149,6 +149,12 @@ bool teg_quant_reencode_layout(enum teg_dtype dtype, uint64_t rows, uint64_t col
     return true;
 }
 
+bool teg_quant_reencode_is_exact(enum teg_dtype dtype)
+{
+    const struct form *const form = find_form(dtype);
+    return form && !form->has_minimum && teg_dtype_info(dtype)->block_elements == form->group;
+}
+
 /* ---- encoding ---- */
 
 struct reencoding {

@@ -420,6 +420,7 @@ static void gguf_blocks_keep_their_numbers(void **state)
         assert_int_equal(
             teg_quant_reencode(block_types[t].dtype, data, rows, columns, "w", &arena, &q, &possible, NULL), TEG_OK);
         assert_true(possible);
+        assert_int_equal(teg_quant_reencode_is_exact(block_types[t].dtype), block_types[t].tolerance == 0);
         assert_true(teg_quant_reencode_layout(block_types[t].dtype, rows, columns, &layout));
         check_parts(&q, &layout);
         assert_int_equal(teg_dequantize(&q, 0, rows, back, NULL), TEG_OK);
