@@ -658,12 +658,12 @@ struct teg_convert_options {
      * blocks where Core ML can hold them exactly, else int8. Embedding and head: NULL: int8, or as weights where these
      * have 8 bits or more. */
     const char *weights, *embedding, *head;
-    bool fit_groups;         /* where a group does not divide: the largest smaller one that does; otherwise an error */
+    bool fit_groups; /* where a group does not divide: the largest smaller one that does; otherwise an error */
     const struct teg_calibration *calibration; /* of this model: columns that matter lose less; NULL: none */
-    uint32_t context_tokens; /* slots of the cache; 0: what the model was trained for, at most 4096 */
-    uint32_t chunk_tokens;   /* most tokens of a prefill call; 0: 256 */
-    uint32_t kv_tile_tokens; /* keys of an attention tile; 0: the profile's */
-    const uint32_t *buckets; /* ane: further functions for these shorter contexts, ascending */
+    uint32_t context_tokens;                   /* slots of the cache; 0: what the model was trained for, at most 4096 */
+    uint32_t chunk_tokens;                     /* most tokens of a prefill call; 0: 256 */
+    uint32_t kv_tile_tokens;                   /* keys of an attention tile; 0: the profile's */
+    const uint32_t *buckets;                   /* ane: further functions for these shorter contexts, ascending */
     size_t n_buckets;
     bool ignore_rules;          /* write what breaks a rule of the profile; see teg_convert_explain */
     const char *target;         /* "iOS18", "macOS26", …: the oldest system that must load it */
