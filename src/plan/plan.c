@@ -440,6 +440,23 @@ static enum teg_status plan_op(struct planner *p, uint32_t i, uint32_t *skip, te
     }
 }
 
+/* Products of one value follow it at once (q, k and v of a package, which has their rotations between them): they share
+ * a stage, and a barrier costs more than the steps do. */
+static enum teg_status plan_siblings(struct planner *p, uint32_t i, bool *planned, teg_value_id *states)
+{
+    enum { WITHIN = 16 };
+    const struct teg_graph *const g = p->graph;
+    for (uint32_t j = i + 1; j < g->n_ops && j <= i + WITHIN; j++) {
+        uint32_t skip = j;
+        if (planned[j] || g->ops[j].kind != TEG_OP_LINEAR || g->ops[j].inputs[0] != g->ops[i].inputs[0] ||
+            residual_of(p, j) != TEG_NO_VALUE)
+            continue;
+        TRY(plan_op(p, j, &skip, states));
+        planned[j] = true;
+    }
+    return TEG_OK;
+}
+
 /* The first step that is needed only for logits: the norm before the head, or the head. */
 static void find_head(struct teg_plan *plan, const struct teg_graph *g)
 {
@@ -525,7 +542,8 @@ enum teg_status teg_plan_new(const struct teg_graph *g, const struct teg_cpu *cp
     p.strides = teg_arena_array(arena, n_buffers, sizeof *p.strides);
     p.quantized = teg_arena_array(arena, g->n_values, sizeof *p.quantized);
     teg_value_id *const states = teg_arena_array(arena, g->n_ops + 1, sizeof *states);
-    if (!plan || !p.views || !p.n_uses || !p.buffers || !p.strides || !p.quantized || !states)
+    bool *const planned = teg_arena_array(arena, g->n_ops + 1, sizeof *planned);
+    if (!plan || !p.views || !p.n_uses || !p.buffers || !p.strides || !p.quantized || !states || !planned)
         return teg_base_fail_memory(err, "plan", n_steps * sizeof *plan->steps);
     plan->steps = teg_arena_array(arena, n_steps, sizeof *plan->steps);
     plan->rope_tables = teg_arena_array(arena, g->n_ops + 1, sizeof *plan->rope_tables);
@@ -543,7 +561,11 @@ enum teg_status teg_plan_new(const struct teg_graph *g, const struct teg_cpu *cp
             p.n_uses[g->ops[i].inputs[k]]++;
     for (uint32_t i = 0; i < g->n_ops; i++) {
         uint32_t skip = i;
+        if (planned[i])
+            continue;
         TRY(plan_op(&p, i, &skip, states));
+        if (skip == i && g->ops[i].kind == TEG_OP_LINEAR)
+            TRY(plan_siblings(&p, i, planned, states));
         i = skip;
     }
     plan->worker_floats = teg_max(plan->worker_floats, linear_floats(plan));
