@@ -165,7 +165,7 @@ static value norm(struct teg_builder *b, value x, enum teg_tensor_name name, uin
     return append(b, &(struct teg_op){.kind = TEG_OP_RMS_NORM,
                                       .n_inputs = 2,
                                       .inputs = {x, vector(b, t, width)},
-                                      .attr.norm = {b->hp->norm_eps, b->norm_offset}});
+                                      .attr.norm = {.eps = b->hp->norm_eps, .weight_offset = b->norm_offset}});
 }
 
 value teg_b_norm(struct teg_builder *b, value x, enum teg_tensor_name name, uint32_t layer)
