@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "kernel/attend.h"
+#include "kernel/peak.h"
 #include "kernel/qgemm.h"
 
 /* Time of this thread, so that what other programs take does not count. */
@@ -76,41 +77,21 @@ static void bench_linear(const char *isa, const struct teg_kernels *kernels, enu
     free(x), free(y), free(scratch), free(w);
 }
 
-/* The int8 peak, timed between the runs of a kernel: on a shared machine only their ratio means something. */
-#if defined(__x86_64__)
-#include <immintrin.h>
-__attribute__((target("avx512f,avx512vnni"))) static void peak_products(size_t n)
+/* Seconds of so many multiply-adds by a peak loop, timed between the runs of a kernel: on a shared machine only their
+ * ratio means something. 0: no such instruction. */
+static double road_seconds(const struct teg_cpu *cpu, enum teg_road road, double macs)
 {
-    __m512i s[12];
-    const __m512i a = _mm512_set1_epi8(3), b = _mm512_set1_epi8(1);
-#pragma GCC unroll 12
-    for (int i = 0; i < 12; i++)
-        s[i] = _mm512_set1_epi32(i);
-    for (size_t k = 0; k < n; k += 12) {
-#pragma GCC unroll 12
-        for (int i = 0; i < 12; i++) {
-            s[i] = _mm512_dpbusd_epi32(s[i], a, b);
-            __asm__ volatile("" : "+v"(s[i]));
-        }
-    }
+    const struct teg_peak *const peak = teg_peak_select(cpu, road);
+    const double start = now();
+    if (peak)
+        peak->run((size_t)(macs / peak->macs_per_step));
+    return peak ? now() - start : 0;
 }
 
 static double peak_seconds(const struct teg_cpu *cpu, double macs)
 {
-    const size_t n = (size_t)(macs / 64);
-    if (!cpu->has[TEG_ISA_AVX512VNNI])
-        return 0;
-    const double start = now();
-    peak_products(n);
-    return now() - start;
+    return cpu->has[TEG_ISA_AVX512VNNI] ? road_seconds(cpu, TEG_ROAD_INT8, macs) : 0;
 }
-#else
-static double peak_seconds(const struct teg_cpu *cpu, double macs)
-{
-    (void)cpu, (void)macs;
-    return 0;
-}
-#endif
 
 /* Reading n bytes once, four streams: what a product of one row can reach. */
 static double read_seconds(const void *p, size_t n_bytes)
@@ -211,58 +192,13 @@ static void bench_decode(const char *isa, const struct teg_kernels *kernels, enu
     free(w), free(y);
 }
 
-/* The fp32 peak of this core, timed between the runs of a kernel: seconds for so many multiply-adds. */
-#if defined(__x86_64__)
-__attribute__((target("avx512f"))) static void peak_fmas_512(size_t n)
-{
-    __m512 s[12];
-    const __m512 a = _mm512_set1_ps(1.0f), b = _mm512_set1_ps(0.5f);
-#pragma GCC unroll 12
-    for (int i = 0; i < 12; i++)
-        s[i] = a;
-    for (size_t k = 0; k < n; k += 12) {
-#pragma GCC unroll 12
-        for (int i = 0; i < 12; i++) {
-            s[i] = _mm512_fmadd_ps(s[i], b, a);
-            __asm__ volatile("" : "+v"(s[i]));
-        }
-    }
-}
-
-__attribute__((target("avx2,fma"))) static void peak_fmas_256(size_t n)
-{
-    __m256 s[12];
-    const __m256 a = _mm256_set1_ps(1.0f), b = _mm256_set1_ps(0.5f);
-#pragma GCC unroll 12
-    for (int i = 0; i < 12; i++)
-        s[i] = a;
-    for (size_t k = 0; k < n; k += 12) {
-#pragma GCC unroll 12
-        for (int i = 0; i < 12; i++) {
-            s[i] = _mm256_fmadd_ps(s[i], b, a);
-            __asm__ volatile("" : "+x"(s[i]));
-        }
-    }
-}
-
+/* The fp32 peak of this core, of 512 bits or of 256. */
 static double fma_seconds(const struct teg_cpu *cpu, bool wide, double macs)
 {
-    const double start = now();
-    if (wide && cpu->has[TEG_ISA_AVX512])
-        peak_fmas_512((size_t)(macs / 16));
-    else if (cpu->has[TEG_ISA_AVX2])
-        peak_fmas_256((size_t)(macs / 8));
-    else
-        return 0;
-    return now() - start;
+    struct teg_cpu narrow = *cpu;
+    narrow.has[TEG_ISA_AVX512] = wide && cpu->has[TEG_ISA_AVX512];
+    return road_seconds(&narrow, TEG_ROAD_FP32, macs);
 }
-#else
-static double fma_seconds(const struct teg_cpu *cpu, bool wide, double macs)
-{
-    (void)cpu, (void)wide, (void)macs;
-    return 0;
-}
-#endif
 
 /* Queries behind `past` keys; pages are filled by the record itself. The share is of the fp32 peak of the record's own
  * vectors (512 bits where the instruction set has them). */
