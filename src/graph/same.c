@@ -127,8 +127,8 @@ static bool same_row(struct matcher *m, const struct teg_value *a, size_t row, c
 {
     double largest = 0;
     const size_t n = teg_value_width(a);
-    for (size_t i = 0; i < n; i++)
-        largest = fmax(largest, fabs((double)x[i]));
+    for (size_t i = 0; i < n; i++) /* not fmax: gcc 12 for Arm dies of that loop */
+        largest = fabs((double)x[i]) > largest ? fabs((double)x[i]) : largest;
     for (size_t i = 0; i < n; i++)
         if (!(fabs((double)x[i] - (double)y[i]) <= m->o->weights * largest)) {
             m->out->n_bytes = 0;

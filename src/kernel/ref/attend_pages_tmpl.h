@@ -219,10 +219,12 @@ static void append_q4(const struct teg_kv_append_args *a)
     append_quantized(TEG_KV_Q4, a);
 }
 
-/* offset + step · code for a vector of code pairs; a lane of `blocks` holds the offset and the step of both. */
+/* offset + step · code for a vector of code pairs. Modulo 2^16: in slots that nothing was written to, anything stands.
+ */
 static inline vi integers(vi pairs, vi offsets, vi steps)
 {
-    return (vi)((vs)pairs * (vs)steps + (vs)offsets);
+    typedef uint16_t words __attribute__((vector_size(sizeof(vi))));
+    return (vi)((words)pairs * (words)steps + (words)offsets);
 }
 
 /* [W32/2][64] pairs of codes to [W32/2][64][2]. */

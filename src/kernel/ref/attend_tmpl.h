@@ -70,7 +70,8 @@ static inline vf v_exp2(vf x)
     p = v_fma(p, f, v_set(0x1.ec06dap-3f));
     p = v_fma(p, f, v_set(0x1.62e0dcp-1f));
     p = v_fma(p, f, v_set(0x1.ffffe8p-1f));
-    return (vf)((vi)p + ((vi)n << 23));
+    typedef uint32_t bits __attribute__((vector_size(sizeof(vf))));
+    return (vf)((bits)p + ((bits)n << 23)); /* modulo 2^32: the bits above the exponent shift out */
 }
 
 static inline vi seen(size_t key, size_t lo, size_t hi)
