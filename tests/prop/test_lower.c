@@ -73,7 +73,7 @@ static void compare_logits(struct run *r)
         (void)snprintf(name, sizeof name, "logits_%u", part);
         const struct teg_array *const logits = lower_get(&r->values, lower_has(&r->values, name) ? name : "logits");
         for (size_t i = 0; i < logits->n; i++)
-            r->worst = fmax(r->worst, fabs((double)logits->f32[i] - (double)expected[row + i]));
+            r->worst = lower_worse(r->worst, fabs((double)logits->f32[i] - (double)expected[row + i]));
         row += (uint32_t)logits->n;
     }
     assert_int_equal(row, r->m->plan->vocab);

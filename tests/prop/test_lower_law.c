@@ -220,7 +220,7 @@ static void test_mutations(void **state)
                 run_graph(raised.graph, ids, by_graph, vocab);
                 double worst = 0;
                 for (uint32_t k = 0; k < vocab; k++)
-                    worst = fmax(worst, fabs((double)by_program[k] - (double)by_graph[k]));
+                    worst = lower_worse(worst, fabs((double)by_program[k] - (double)by_graph[k]));
                 if (!(worst < 0.05))
                     fail_msg("softmax %d, op %s (%s), %s: graph and program differ by %g", softmax, op->name, op->type,
                              arg->name, worst);

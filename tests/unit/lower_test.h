@@ -6,6 +6,12 @@
 #include "eval/eval.h"
 #include "pass/lower.h"
 
+/* The greater one. Not fmax: gcc 12 for Arm dies of a loop over that. */
+static inline double lower_worse(double worst, double gap)
+{
+    return gap > worst ? gap : worst;
+}
+
 /* Deferred constants get their bytes, in `arena`. */
 static inline void lower_fill(struct teg_mil_program *p, struct teg_arena *arena)
 {
