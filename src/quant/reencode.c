@@ -249,7 +249,8 @@ static enum teg_status check_block(const float *values, size_t n, const char *na
         if (!(fabsf(values[i]) < INFINITY))
             FAIL(err, TEG_ERR_FORMAT,
                  "cannot quantize: %s: row %llu, column %llu: expected a finite number, found %g; mend the model", name,
-                 (unsigned long long)row, (unsigned long long)(column + i), (double)values[i]);
+                 (unsigned long long)row, (unsigned long long)(column + i),
+                 isnan(values[i]) ? (double)NAN : (double)values[i]); /* the sign of a NaN is the CPU's */
     return TEG_OK;
 }
 
