@@ -326,9 +326,10 @@ static int measure_and_print(struct bench *bench, struct cli_output *output)
     if (code == CLI_DONE)
         code = make_ids(bench);
     if (code == CLI_DONE)
-        code = measure_machines(bench);
-    if (code == CLI_DONE)
         code = measure(bench);
+    bench->table.peak_rss_bytes = cli_peak_rss_bytes(); /* before the buffer that measures the machine */
+    if (code == CLI_DONE)
+        code = measure_machines(bench);
     if (code == CLI_DONE)
         code = bench_print(output, &bench->table, args->json ? BENCH_JSON : (enum bench_format)args->format);
     teg_model_free(model);
@@ -377,7 +378,7 @@ const struct cli_command cli_command_bench = {
         "the rows. Decode feeds fixed ids; sampling is not part of it. Decode rows are made for the first --chunk "
         "only, because decode does not depend on it.\n\n"
         "A JSON document has rows, model and machine, and pp_tps or tg_tps (the median) where there is exactly one "
-        "such row. Before the rows the machine is measured with as many threads (--machine: only that): multiply-adds "
+        "such row. After the rows the machine is measured with as many threads (--machine: only that): multiply-adds "
         "a "
         "second of each instruction that kernels use, and reading memory. A row's share of the peak is the time its "
         "multiply-adds would take at these rates, attention at that of fp32, over the time taken; bytes moved are each "

@@ -29,6 +29,7 @@ struct bench_table {
     const struct teg_model *model;
     struct teg_machine machines[bench_machines_max]; /* one for each number of threads */
     size_t n_machines;
+    uint64_t peak_rss_bytes; /* after the rows */
 };
 
 /* What a row's repetitions come to; sorts its seconds. */

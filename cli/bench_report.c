@@ -235,7 +235,7 @@ static int print_json(struct cli_output *output, struct bench_table *table)
                   cli_json_u64(info->n_parameters), "weights_bytes", cli_json_u64(info->weights_bytes)));
     json_object_set_new(document, "machine", machine_json());
     json_object_set_new(document, "peaks", machines_json(table->machines, table->n_machines));
-    json_object_set_new(document, "peak_rss_bytes", cli_json_u64(cli_peak_rss_bytes()));
+    json_object_set_new(document, "peak_rss_bytes", cli_json_u64(table->peak_rss_bytes));
     return cli_json_write(output, document);
 }
 

@@ -229,14 +229,6 @@ static json_t *json_weights(const struct rows *rows)
     return list;
 }
 
-static json_t *json_check(const struct cli_check *check)
-{
-    return json_pack("{s:I, s:o, s:o, s:o, s:o, s:o}", "tokens", (json_int_t)check->n_tokens, "kl_mean",
-                     cli_json_real(check->kl_mean), "kl_max", cli_json_real(check->kl_max), "perplexity_source",
-                     cli_json_real(check->perplexity_source), "perplexity_package",
-                     cli_json_real(check->perplexity_package), "top1_agreement", cli_json_real(check->top1_agreement));
-}
-
 static int print_json(const struct convert_args *args, const struct rows *rows, const struct teg_convert_report *r,
                       const struct cli_check *check, double seconds)
 {
@@ -245,7 +237,7 @@ static int print_json(const struct convert_args *args, const struct rows *rows, 
         "packages", (int)r->n_packages, "source_bytes", cli_json_u64(r->source_bytes), "weights_bytes",
         cli_json_u64(r->weights_bytes), "shared_bytes", cli_json_u64(r->shared_bytes), "spec_bytes",
         cli_json_u64(r->spec_bytes), "seconds", cli_json_real(seconds), "weights", json_weights(rows));
-    if (document && check && json_object_set_new(document, "check", json_check(check)) != 0) {
+    if (document && check && json_object_set_new(document, "check", cli_check_json(check)) != 0) {
         json_decref(document);
         document = NULL;
     }
@@ -273,11 +265,7 @@ static int print_table(const struct convert_args *args, const struct rows *rows,
                             r->n_packages, r->n_packages == 1 ? "" : "s", cli_bytes_text(r->weights_bytes, weights),
                             cli_bytes_text(r->source_bytes, source), cli_bytes_text(r->spec_bytes, spec));
     if (check)
-        (void)cli_output_printf(&output,
-                                "check: %zu tokens, KL %.6f nats a token (at most %.4f), perplexity %.4f (source "
-                                "%.4f), same best token %.2f %%\n",
-                                check->n_tokens, check->kl_mean, check->kl_max, check->perplexity_package,
-                                check->perplexity_source, 100 * check->top1_agreement);
+        cli_check_print(&output, check);
     return cli_output_close(&output, true);
 }
 
@@ -354,16 +342,6 @@ static int explain(const char *input, const struct teg_convert_options *o)
     return cli_output_close(&output, true);
 }
 
-static int check_package(const struct convert_args *args, const char *input, struct cli_check *check)
-{
-    struct cli_bytes text = {0};
-    int code = args->check_file ? cli_input_read(args->check_file, "text", &text) : CLI_DONE;
-    if (code == CLI_DONE)
-        code = cli_convert_check(input, args->output, &args->model, args->check_file ? &text : NULL, check);
-    cli_bytes_free(&text);
-    return code;
-}
-
 static int write_package(const struct convert_args *args, const char *input, struct teg_convert_options *o)
 {
     struct teg_error err = {0};
@@ -388,43 +366,11 @@ static int write_package(const struct convert_args *args, const char *input, str
     const double seconds = cli_now() - start;
     const bool checks = args->check || args->check_file;
     if (code == CLI_DONE && checks)
-        code = check_package(args, input, &check);
+        code = cli_convert_check(input, args->output, &args->model, args->check_file, &check);
     if (code == CLI_DONE)
         code = args->json ? print_json(args, &rows, &report, checks ? &check : NULL, seconds)
                           : print_table(args, &rows, &report, checks ? &check : NULL);
     free_rows(&rows);
-    return code;
-}
-
-/* Which columns the text uses. */
-static int calibrate(const struct convert_args *args, const char *input, struct teg_calibration **calibration)
-{
-    struct cli_model_args exact = args->model;
-    struct teg_calibrate_options o;
-    struct teg_model *model = NULL;
-    struct teg_error err = {0};
-    struct cli_progress progress;
-    struct cli_bytes text = {0};
-    struct cli_ids ids = {0};
-    exact.mode = TEG_MODE_EXACT;
-    teg_calibrate_options_default(&o);
-    o.n_threads = (uint32_t)args->threads;
-    o.progress = cli_progress_update;
-    o.progress_ctx = &progress;
-    int code = cli_input_read(args->calibrate, "text", &text);
-    if (code == CLI_DONE)
-        code = cli_model_open(input, &exact, false, &model);
-    if (code == CLI_DONE)
-        code = cli_tokenize_prompt(model, &text, false, &ids);
-    if (code == CLI_DONE) {
-        cli_progress_begin(&progress, (enum cli_progress_when)args->model.progress, "calibrate", "tokens");
-        const enum teg_status status = teg_calibrate(model, ids.data, ids.n, &o, calibration, &err);
-        cli_progress_end(&progress);
-        code = status == TEG_OK ? CLI_DONE : cli_fail_library(&err);
-    }
-    teg_model_free(model);
-    cli_ids_free(&ids);
-    cli_bytes_free(&text);
     return code;
 }
 
@@ -442,7 +388,7 @@ static int convert(const struct cli_line *line, const void *ptr)
     if (code == CLI_DONE)
         code = fill_options(args, rule, &o, &buckets);
     if (code == CLI_DONE && args->calibrate && !args->explain)
-        code = calibrate(args, line->operands[0], &calibration);
+        code = cli_calibrate(line->operands[0], args->calibrate, &args->model, args->threads, &calibration);
     if (code == CLI_DONE)
         o.calibration = calibration;
     if (code == CLI_DONE)

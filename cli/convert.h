@@ -1,7 +1,9 @@
-/* convert.h: `tegula convert` and its check of what it wrote (convert_check.c). */
+/* convert.h: what `tegula convert` and `tegula quantize` share: calibration (calibrate.c) and the check of what was
+ * written (convert_check.c). */
 #ifndef TEGULA_CLI_CONVERT_H
 #define TEGULA_CLI_CONVERT_H
 
+#include "io.h"
 #include "setup.h"
 
 struct cli_check {
@@ -10,12 +12,14 @@ struct cli_check {
     double top1_agreement;
 };
 
-/* Runs both models over the same ids and compares every row of logits. text NULL: a text of its own. */
-int cli_convert_check(const char *source, const char *package, const struct cli_model_args *args,
-                      const struct cli_bytes *text, struct cli_check *check);
+/* Runs both models over the same ids and compares every row of logits. text_path NULL: a text of its own. */
+int cli_convert_check(const char *source, const char *package, const struct cli_model_args *args, const char *text_path,
+                      struct cli_check *check);
+json_t *cli_check_json(const struct cli_check *check);
+void cli_check_print(struct cli_output *output, const struct cli_check *check);
 
-/* Runs the text of a file through the model at `path` (quantize.c). */
-int cli_calibrate(const char *path, const char *text, const struct cli_model_args *model_args, int64_t n_threads,
+/* Which columns the text of a file uses in the model at `path`. */
+int cli_calibrate(const char *path, const char *text_path, const struct cli_model_args *model_args, int64_t n_threads,
                   struct teg_calibration **calibration);
 
 #endif

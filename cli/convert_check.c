@@ -145,19 +145,40 @@ static int compare_models(const struct teg_model *source, const char *path, cons
     return code;
 }
 
-int cli_convert_check(const char *source, const char *package, const struct cli_model_args *args,
-                      const struct cli_bytes *text, struct cli_check *check)
+json_t *cli_check_json(const struct cli_check *check)
+{
+    return json_pack("{s:I, s:o, s:o, s:o, s:o, s:o}", "tokens", (json_int_t)check->n_tokens, "kl_mean",
+                     cli_json_real(check->kl_mean), "kl_max", cli_json_real(check->kl_max), "perplexity_source",
+                     cli_json_real(check->perplexity_source), "perplexity_package",
+                     cli_json_real(check->perplexity_package), "top1_agreement", cli_json_real(check->top1_agreement));
+}
+
+void cli_check_print(struct cli_output *output, const struct cli_check *check)
+{
+    (void)cli_output_printf(
+        output,
+        "check: %zu tokens, KL %.6f nats a token (at most %.4f), perplexity %.4f (source %.4f), same "
+        "best token %.2f %%\n",
+        check->n_tokens, check->kl_mean, check->kl_max, check->perplexity_package, check->perplexity_source,
+        100 * check->top1_agreement);
+}
+
+int cli_convert_check(const char *source, const char *package, const struct cli_model_args *args, const char *text_path,
+                      struct cli_check *check)
 {
     struct cli_model_args exact = *args;
+    struct cli_bytes text = {0};
     const struct cli_bytes own = {.data = (char *)own_text, .n = sizeof(own_text) - 1};
     struct teg_model *model = NULL;
     struct cli_ids ids = {0};
     struct rows rows = {.check = check};
     exact.mode = TEG_MODE_EXACT;
     *check = (struct cli_check){0};
-    int code = cli_model_open(source, &exact, false, &model);
+    int code = text_path ? cli_input_read(text_path, "text", &text) : CLI_DONE;
     if (code == CLI_DONE)
-        code = cli_tokenize_prompt(model, text ? text : &own, false, &ids);
+        code = cli_model_open(source, &exact, false, &model);
+    if (code == CLI_DONE)
+        code = cli_tokenize_prompt(model, text_path ? &text : &own, false, &ids);
     if (code == CLI_DONE)
         code = compare_models(model, package, &exact, &ids, &rows);
     if (code == CLI_DONE) {
@@ -169,5 +190,6 @@ int cli_convert_check(const char *source, const char *package, const struct cli_
     }
     teg_model_free(model);
     cli_ids_free(&ids);
+    cli_bytes_free(&text);
     return code;
 }

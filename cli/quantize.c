@@ -10,7 +10,7 @@
 #include "interrupt.h"
 #include "io.h"
 
-enum { MOST_RULE = 128, MOST_CALIBRATION_TOKENS = 8192 };
+enum { MOST_RULE = 128 };
 
 struct quantize_args {
     struct cli_model_args model;
@@ -232,14 +232,6 @@ static json_t *json_rows(const struct rows *rows, bool left_alone)
     return list;
 }
 
-static json_t *json_check(const struct cli_check *check)
-{
-    return json_pack("{s:I, s:o, s:o, s:o, s:o, s:o}", "tokens", (json_int_t)check->n_tokens, "kl_mean",
-                     cli_json_real(check->kl_mean), "kl_max", cli_json_real(check->kl_max), "perplexity_source",
-                     cli_json_real(check->perplexity_source), "perplexity_package",
-                     cli_json_real(check->perplexity_package), "top1_agreement", cli_json_real(check->top1_agreement));
-}
-
 static int print_json(const struct quantize_args *args, const struct rows *rows, const struct teg_convert_report *r,
                       const struct cli_check *check, double seconds)
 {
@@ -250,7 +242,7 @@ static int print_json(const struct quantize_args *args, const struct rows *rows,
                                  cli_json_real(t.elements ? (double)t.bytes * 8 / (double)t.elements : 0),
                                  "weights_bytes", cli_json_u64(r->weights_bytes), "seconds", cli_json_real(seconds),
                                  "weights", json_rows(rows, false), "left_alone", json_rows(rows, true));
-    if (document && check && json_object_set_new(document, "check", json_check(check)) != 0) {
+    if (document && check && json_object_set_new(document, "check", cli_check_json(check)) != 0) {
         json_decref(document);
         document = NULL;
     }
@@ -286,11 +278,7 @@ static int print_table(const struct quantize_args *args, const struct rows *rows
                             t.n, t.elements ? (double)t.bytes * 8 / (double)t.elements : 0,
                             cli_bytes_text(r->weights_bytes, weights), cli_bytes_text(t.source_bytes, source));
     if (check)
-        (void)cli_output_printf(&output,
-                                "check: %zu tokens, KL %.6f nats a token (at most %.4f), perplexity %.4f (source "
-                                "%.4f), same best token %.2f %%\n",
-                                check->n_tokens, check->kl_mean, check->kl_max, check->perplexity_package,
-                                check->perplexity_source, 100 * check->top1_agreement);
+        cli_check_print(&output, check);
     return cli_output_close(&output, true);
 }
 
@@ -352,65 +340,7 @@ static void free_patterns(char **patterns, size_t n)
     free(patterns);
 }
 
-/* ---- calibration ---- */
-
-struct cli_calibrate_args {
-    int64_t n_threads;
-    int progress;
-};
-
-static int calibrate_with(const struct teg_model *model, const char *path, const struct cli_calibrate_args *args,
-                          struct teg_calibration **calibration)
-{
-    struct cli_bytes text = {0};
-    struct cli_ids ids = {0};
-    struct teg_calibrate_options options;
-    struct teg_error err = {0};
-    struct cli_progress progress;
-    int code = cli_input_read(path, "text", &text);
-    if (code == CLI_DONE)
-        code = cli_tokenize_prompt(model, &text, false, &ids);
-    if (code == CLI_DONE) {
-        teg_calibrate_options_default(&options);
-        options.n_threads = (uint32_t)args->n_threads;
-        cli_progress_begin(&progress, (enum cli_progress_when)args->progress, "calibrate", "tokens");
-        options.progress = cli_progress_update;
-        options.progress_ctx = &progress;
-        const size_t n = ids.n < MOST_CALIBRATION_TOKENS ? ids.n : MOST_CALIBRATION_TOKENS;
-        const enum teg_status status = teg_calibrate(model, ids.data, n, &options, calibration, &err);
-        cli_progress_end(&progress);
-        code = status == TEG_OK ? CLI_DONE : cli_fail_library(&err);
-    }
-    cli_ids_free(&ids);
-    cli_bytes_free(&text);
-    return code;
-}
-
-int cli_calibrate(const char *path, const char *text, const struct cli_model_args *model_args, int64_t n_threads,
-                  struct teg_calibration **calibration)
-{
-    struct teg_model *model = NULL;
-    struct cli_model_args exact = *model_args;
-    const struct cli_calibrate_args args = {n_threads, model_args->progress};
-    exact.mode = TEG_MODE_EXACT;
-    int code = cli_model_open(path, &exact, false, &model);
-    if (code == CLI_DONE)
-        code = calibrate_with(model, text, &args, calibration);
-    teg_model_free(model);
-    return code;
-}
-
 /* ---- the command ---- */
-
-static int check_package(const struct quantize_args *args, const char *input, struct cli_check *check)
-{
-    struct cli_bytes text = {0};
-    int code = args->check_file ? cli_input_read(args->check_file, "text", &text) : CLI_DONE;
-    if (code == CLI_DONE)
-        code = cli_convert_check(input, args->output, &args->model, args->check_file ? &text : NULL, check);
-    cli_bytes_free(&text);
-    return code;
-}
 
 static int write_package(const struct quantize_args *args, const char *input, struct teg_quantize_options *o)
 {
@@ -436,7 +366,7 @@ static int write_package(const struct quantize_args *args, const char *input, st
     const double seconds = cli_now() - start;
     const bool checks = args->check || args->check_file;
     if (code == CLI_DONE && checks)
-        code = check_package(args, input, &check);
+        code = cli_convert_check(input, args->output, &args->model, args->check_file, &check);
     if (code == CLI_DONE)
         code = args->json ? print_json(args, &rows, &report, checks ? &check : NULL, seconds)
                           : print_table(args, &rows, &report, checks ? &check : NULL);
