@@ -75,7 +75,7 @@ def shares():
     with contextlib.redirect_stdout(io.StringIO()) as out:
         nothing, share = tool.report("ops", []), tool.report("ops", planted)
     text = out.getvalue()
-    return abs(share - 100 * 98 / 99) < 1e-9 and "101 reached a prediction: 98 passed, 2 failed, 1 failed as" in text and \
+    return abs(share - 100 * 98 / 100) < 1e-9 and "101 reached a prediction: 98 passed, 2 failed, 1 failed as" in text and \
         "98.00 %; 98.99 % without 1 that" in text and "boom" in text and nothing == 0
 
 
