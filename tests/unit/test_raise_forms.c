@@ -353,7 +353,7 @@ static const struct refusal refusals[] = {
      {"tensor<fp32, [16, 16]> bad = constexpr_sparse_to_dense(nonzero_data = tensor<fp32, [2]>([1, 2]), mask = "
       "tensor<uint1, [2]>([1, 1]));\nint32 n = gather(",
       "weight = bad"},
-     "expected weights in a known encoding, found another"},
+     "expected a constant mask and as many values as it has ones, found another form"},
     /* rotary positions */
     {WITH(.rope = LM_ROPE_ANGLES),
      {"[1, 2, 1]> freqs = const()[val = tensor<fp32, [1, 2, 1]>([[[1], [0.100000001]]])]"},
