@@ -62,6 +62,14 @@ OFF = {"llama": {"rope": dict(rope_theta=1e12)},
                   "local theta": dict(rope_local_base_freq=1e6), "global theta": dict(rope_theta=1e4),
                   "layer_types": dict(layer_types=["sliding_attention"] * 7)},
        "gemma3-scalar": {"scalar": dict(query_pre_attn_scalar=16)},
+       "granite": {k: {k: 1.0} for k in ("embedding_multiplier", "attention_multiplier", "residual_multiplier",
+                                         "logits_scaling")},
+       "olmo3": {"window": dict(sliding_window=4096), "rope_scaling": dict(rope_scaling=None),
+                 "layer_types": dict(layer_types=["sliding_attention"] * 4)},
+       "exaone4-hybrid": {"window": dict(sliding_window=4096),
+                          "layer_types": dict(layer_types=["sliding_attention"] * 4)},
+       "glm": {"partial": dict(partial_rotary_factor=1.0)}, "hunyuan": {"alpha": dict(rope_scaling=None)},
+       "granite-4": {"rope": dict(position_embedding_type=None)},
        "phi3": {"window": dict(sliding_window=None)},
        "phi3-longrope": {"rope_scaling": dict(rope_scaling=None)}}
 ZERO = {"llama-bias": [".q_proj.bias", ".k_proj.bias", ".v_proj.bias", ".o_proj.bias"],
@@ -69,6 +77,9 @@ ZERO = {"llama-bias": [".q_proj.bias", ".k_proj.bias", ".v_proj.bias", ".o_proj.
         "qwen2": [".q_proj.bias", ".k_proj.bias", ".v_proj.bias"], "qwen3": [".q_norm.weight", ".k_norm.weight"],
         "gemma3": [".q_norm.weight", ".k_norm.weight", "post_attention_layernorm.weight",
                    "pre_feedforward_layernorm.weight", "post_feedforward_layernorm.weight", "input_layernorm.weight"],
+        "olmo2": [".q_norm.weight", ".k_norm.weight", "post_attention_layernorm.weight",
+                  "post_feedforward_layernorm.weight"], "glm": [".q_proj.bias"], "seed_oss": [".k_proj.bias", ".v_proj.bias"],
+        "hunyuan": ["query_layernorm.weight", "key_layernorm.weight"],
         "gemma2": ["post_attention_layernorm.weight", "post_feedforward_layernorm.weight"]}
 
 
@@ -171,7 +182,7 @@ def tokenizer_rows(folder, model):
 
 def check_gguf(path, model):
     """The gguf package must see every tensor and find the values that were meant."""
-    want = dict(model.gguf_weight(hf) for hf in model.weights)
+    want = dict(pair for hf in model.weights for pair in model.gguf_weights(hf))
     r = GGUFReader(path)
     got = {t.name: dequantize(t.data, t.tensor_type).reshape(tuple(reversed([int(d) for d in t.shape]))) for t in r.tensors}
     for name, w in want.items():

@@ -24,7 +24,11 @@ import tiny_tok
 
 ARCH = {"llama": "LlamaForCausalLM", "mistral": "MistralForCausalLM", "smollm3": "SmolLM3ForCausalLM",
         "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM", "gemma2": "Gemma2ForCausalLM",
-        "gemma3_text": "Gemma3ForCausalLM", "phi3": "Phi3ForCausalLM"}
+        "gemma3_text": "Gemma3ForCausalLM", "phi3": "Phi3ForCausalLM", "gemma": "GemmaForCausalLM",
+        "granite": "GraniteForCausalLM", "granitemoehybrid": "GraniteMoeHybridForCausalLM", "olmo2": "Olmo2ForCausalLM",
+        "olmo3": "Olmo3ForCausalLM", "exaone4": "Exaone4ForCausalLM", "ernie4_5": "Ernie4_5ForCausalLM",
+        "seed_oss": "SeedOssForCausalLM", "glm": "GlmForCausalLM", "glm4": "Glm4ForCausalLM",
+        "hunyuan_v1_dense": "HunYuanDenseV1ForCausalLM"}
 
 
 def _config(kind, D, L, H, G, F, **more):
@@ -42,12 +46,15 @@ def _config(kind, D, L, H, G, F, **more):
 LLAMA = dict(D=64, L=2, H=4, G=2, F=96)
 LONG = [1.0 + 0.75 * i for i in range(8)]
 SHORT = [1.0 + 0.05 * i for i in range(8)]
+GRANITE = dict(embedding_multiplier=6.0, attention_multiplier=0.3, residual_multiplier=0.4, logits_scaling=4.0,
+               attention_bias=False)
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}
 RECIPES = {}
 
 
-def _recipe(name, kind, tok="llama3", n_vocab=296, seed=None, dtype="bf16", head=1.0, **config):
-    RECIPES[name] = dict(kind=kind, tok=tok, n_vocab=n_vocab, seed=seed or name, dtype=dtype, head=head, config=config)
+def _recipe(name, kind, tok="llama3", n_vocab=296, seed=None, dtype="bf16", head=1.0, gguf=None, **config):
+    RECIPES[name] = dict(kind=kind, tok=tok, n_vocab=n_vocab, seed=seed or name, dtype=dtype, head=head, gguf=gguf,
+                         config=config)
 
 
 # The models that stand in tests/data/tiny as files.
@@ -67,6 +74,9 @@ _recipe("phi3", "phi3", "phi3", 384, dtype="f16", D=64, L=2, H=4, G=2, F=96, sli
 _recipe("smollm3", "smollm3", D=32, L=4, H=4, G=2, F=96, tie_word_embeddings=True, rms_norm_eps=1e-6,
         rope_theta=5000000.0, no_rope_layers=[1, 1, 1, 0], no_rope_layer_interval=4, use_sliding_window=False,
         sliding_window=None, pad_token_id=None)
+
+_recipe("granite", "granite", D=32, L=2, H=4, G=2, F=64, tie_word_embeddings=True, **GRANITE)
+_recipe("olmo2", "olmo2", "qwen2", D=32, L=2, H=4, G=4, F=64, attention_bias=False, rope_theta=500000.0)
 
 # Variants: written when a test wants them.
 _recipe("llama-tied", "llama", "smollm", tie_word_embeddings=True, **LLAMA)
@@ -105,8 +115,40 @@ _recipe("phi3-longrope", "phi3", "phi3", 384, seed="phi3", dtype="f16", D=64, L=
 _recipe("wide", "llama", D=256, L=1, H=4, G=2, F=256)    # the shape of the quantized files
 _recipe("wide-tied", "llama", D=256, L=1, H=4, G=2, F=256, tie_word_embeddings=True)
 
+_recipe("gemma", "gemma", "gemma", 384, D=32, L=2, H=4, G=1, F=64, head_dim=16, tie_word_embeddings=True,
+        hidden_act="gelu_pytorch_tanh", hidden_activation=None)
+_recipe("granite-4", "granitemoehybrid", D=32, L=2, H=4, G=2, F=64, tie_word_embeddings=True, num_local_experts=0,
+        num_experts_per_tok=0, shared_intermediate_size=96, mamba_n_heads=4, mamba_d_head=16, position_embedding_type="rope",
+        layer_types=["attention"] * 2, **GRANITE)
+_recipe("granite-nope", "granitemoehybrid", seed="granite-4", D=32, L=2, H=4, G=2, F=64, tie_word_embeddings=True,
+        num_local_experts=0, num_experts_per_tok=0, shared_intermediate_size=96, mamba_n_heads=4, mamba_d_head=16, position_embedding_type="nope",
+        layer_types=["attention"] * 2, **GRANITE)
+_recipe("minicpm", "granite", gguf="minicpm", D=32, L=2, H=4, G=4, F=64, embedding_multiplier=12.0,
+        residual_multiplier=1.4 / math.sqrt(2), logits_scaling=0.125, attention_multiplier=8 ** -0.5)
+_recipe("olmo3", "olmo3", D=32, L=4, H=4, G=4, F=64, sliding_window=16, rope_scaling=YARN, max_position_embeddings=256,
+        layer_types=["sliding_attention"] * 3 + ["full_attention"])
+_recipe("exaone4", "exaone4", D=32, L=2, H=4, G=2, F=64, head_dim=16, sliding_window=None, tie_word_embeddings=True,
+        sliding_window_pattern=None, layer_types=["full_attention"] * 2)
+_recipe("exaone4-hybrid", "exaone4", D=32, L=4, H=4, G=2, F=64, sliding_window=16, sliding_window_pattern="LLLG",
+        layer_types=["sliding_attention"] * 3 + ["full_attention"])
+_recipe("exaone", "llama", seed="llama-llama3", gguf="exaone", **dict(LLAMA, rope_theta=500000.0, rope_scaling={
+    "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 64}))
+_recipe("internlm2", "llama", "llama2", 384, gguf="internlm2", D=48, L=2, H=6, G=2, F=80)
+_recipe("ernie4_5", "ernie4_5", "llama2", 384, D=32, L=2, H=4, G=1, F=64, head_dim=16, tie_word_embeddings=True,
+        use_bias=False, rope_theta=500000.0)
+_recipe("seed_oss", "seed_oss", D=32, L=2, H=4, G=2, F=64, head_dim=16, attention_bias=True, attention_out_bias=False,
+        mlp_bias=False, residual_dropout=0.1)
+_recipe("glm", "glm", "qwen2", D=32, L=2, H=4, G=2, F=64, head_dim=16, partial_rotary_factor=0.5, attention_bias=True,
+        pad_token_id=None)
+_recipe("glm4", "glm4", "qwen2", D=32, L=2, H=4, G=2, F=64, head_dim=16, partial_rotary_factor=0.5,
+        attention_bias=False, pad_token_id=None)
+_recipe("hunyuan", "hunyuan_v1_dense", "qwen2", D=32, L=2, H=4, G=2, F=64, head_dim=16, tie_word_embeddings=True,
+        attention_bias=False, pad_token_id=None, rope_scaling={"type": "dynamic", "alpha": 50.0, "factor": 1.0})
+_recipe("llama-dynamic", "llama", seed="llama", rope_scaling={"rope_type": "dynamic", "factor": 4.0}, **LLAMA)
+
 KEPT_AS = {"phi3": "F16", "qwen2": "BF16", "gemma3": "BF16", "smollm3": "BF16"}      # the others are F32
-KEPT = ["llama", "qwen2", "qwen3", "gemma2", "gemma3", "phi3", "smollm3"]
+KEPT = ["llama", "qwen2", "qwen3", "gemma2", "gemma3", "phi3", "smollm3", "granite", "olmo2"]
 QUANTS = ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS", "MXFP4"]
 MIXED = {"attn_q": "Q4_K", "attn_k": "Q5_K", "attn_v": "Q6_K", "attn_output": "Q3_K", "ffn_gate": "Q2_K",
          "ffn_up": "IQ4_XS", "ffn_down": "Q4_1", "token_embd": "Q6_K"}
@@ -117,8 +159,19 @@ NAMES = {"self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.
          "self_attn.k_norm": "attn_k_norm", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
          "mlp.down_proj": "ffn_down", "mlp.gate_up_proj": "ffn_up", "input_layernorm": "attn_norm",
          "post_attention_layernorm": "ffn_norm"}
-GEMMA_NAMES = dict(NAMES, post_attention_layernorm="post_attention_norm", pre_feedforward_layernorm="ffn_norm",
-                   post_feedforward_layernorm="post_ffw_norm")
+POST_NAMES = dict(NAMES, post_attention_layernorm="post_attention_norm", pre_feedforward_layernorm="ffn_norm",
+                  post_feedforward_layernorm="post_ffw_norm")
+OTHER_NAMES = {kind: POST_NAMES for kind in ("gemma2", "gemma3_text", "olmo2", "olmo3", "exaone4")}
+OTHER_NAMES["seed_oss"] = POST_NAMES
+OTHER_NAMES["glm4"] = dict(NAMES, post_self_attn_layernorm="post_attention_norm", post_mlp_layernorm="post_ffw_norm")
+OTHER_NAMES["hunyuan_v1_dense"] = dict(NAMES, **{"self_attn.query_layernorm": "attn_q_norm",
+                                                 "self_attn.key_layernorm": "attn_k_norm"})
+# the norms of a layer that are as wide as the model; the others have the first two
+NORMS = {kind: ["post_attention_layernorm", "post_feedforward_layernorm"] for kind in ("olmo2", "olmo3", "exaone4")}
+NORMS["gemma2"] = NORMS["gemma3_text"] = ["input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm",
+                                          "post_feedforward_layernorm"]
+NORMS["glm4"] = ["input_layernorm", "post_self_attn_layernorm", "post_attention_layernorm", "post_mlp_layernorm"]
+INTERLEAVED = ("llama", "smollm3", "granite", "internlm2", "minicpm")      # by GGUF's converter
 
 
 def stream(label, n_bytes):
@@ -167,18 +220,27 @@ class Model:
                     if c.get("attention_bias") or self.kind == "qwen2":
                         yield p + "self_attn.%s_proj.bias" % n, (rows,)
             yield p + "self_attn.o_proj.weight", (D, q)
-            if c.get("attention_bias"):
+            if c.get("attention_bias") and self.kind not in ("glm", "glm4", "seed_oss"):
                 yield p + "self_attn.o_proj.bias", (D,)
-            if self.kind in ("qwen3", "gemma3_text"):
-                yield p + "self_attn.q_norm.weight", (k,)
-                yield p + "self_attn.k_norm.weight", (k,)
-            up = [("gate_up", 2 * F)] if self.kind == "phi3" else [("gate", F), ("up", F)]
-            for n, rows, cols in [(n, rows, D) for n, rows in up] + [("down", D, F)]:
+            for kinds, n, shapes in ((("qwen3", "gemma3_text", "exaone4"), "%s_norm", (k, k)),
+                                     (("olmo2", "olmo3"), "%s_norm", (q, g)),
+                                     (("hunyuan_v1_dense",), "%s_layernorm", (k, k))):
+                if self.kind in kinds:
+                    short = n == "%s_norm"
+                    yield p + "self_attn." + n % ("q" if short else "query") + ".weight", (shapes[0],)
+                    yield p + "self_attn." + n % ("k" if short else "key") + ".weight", (shapes[1],)
+            if self.kind == "granitemoehybrid":
+                S = c["shared_intermediate_size"]
+                yield p + "shared_mlp.input_linear.weight", (2 * S, D)
+                yield p + "shared_mlp.output_linear.weight", (D, S)
+            up = [("gate_up", 2 * F)] if self.kind in ("phi3", "glm", "glm4") else [("gate", F), ("up", F)]
+            if self.kind == "granitemoehybrid":
+                up = []
+            for n, rows, cols in [(n, rows, D) for n, rows in up] + [("down", D, F)] * bool(up):
                 yield p + "mlp.%s_proj.weight" % n, (rows, cols)
                 if c.get("mlp_bias"):
                     yield p + "mlp.%s_proj.bias" % n, (rows,)
-            more = ["pre_feedforward_layernorm", "post_feedforward_layernorm"] if self.gemma else []
-            for n in ["input_layernorm", "post_attention_layernorm"] + more:
+            for n in NORMS.get(self.kind, ["input_layernorm", "post_attention_layernorm"]):
                 yield p + n + ".weight", (D,)
         yield "norm.weight", (D,)
         if not c["tie_word_embeddings"]:
@@ -227,7 +289,9 @@ class Model:
 
     # a GGUF file ------------------------------------------------------------------------------------------------
     def gguf_arch(self):
-        return {"mistral": "llama", "gemma3_text": "gemma3"}.get(self.kind, self.kind)
+        return self.recipe["gguf"] or {"mistral": "llama", "gemma3_text": "gemma3", "granitemoehybrid": "granite",
+                                       "olmo3": "olmo2", "glm": "chatglm", "hunyuan_v1_dense": "hunyuan-dense"
+                                       }.get(self.kind, self.kind)
 
     def gguf_keys(self, g):
         c, a = self.config, self.gguf_arch()
@@ -241,12 +305,17 @@ class Model:
             g.key("%s.%s" % (a, key), U32, c[field])
         g.key(a + ".attention.layer_norm_rms_epsilon", F32, c["rms_norm_eps"])
         if a != "gemma2":                       # files of gemma 2 rely on the default
-            g.key(a + ".rope.freq_base", F32, c["rope_theta"])
+            g.key(a + ".rope.freq_base", F32, c["rope_theta"] * self._alpha())
         if self.gemma or "head_dim" in c:
             g.key(a + ".attention.key_length", U32, self.head_dim)
             g.key(a + ".attention.value_length", U32, self.head_dim)
-        if a in ("llama", "phi3", "smollm3"):
-            g.key(a + ".rope.dimension_count", U32, self.head_dim)
+        if a in ("llama", "phi3", "smollm3", "glm4", "chatglm", "internlm2", "minicpm"):
+            g.key(a + ".rope.dimension_count", U32, int(self.head_dim * c.get("partial_rotary_factor", 1)))
+        self._granite_keys(g, a)
+        if self.kind in ("olmo3", "exaone4") and c["sliding_window"]:
+            g.key(a + ".attention.sliding_window", U32, c["sliding_window"])
+            g.key(a + ".attention.sliding_window_pattern", (tg.ARR, tg.BOOL),
+                  [t == "sliding_attention" for t in c["layer_types"]])
         if a in ("gemma2", "gemma3", "phi3") or self.kind == "mistral" and c.get("sliding_window"):
             g.key(a + ".attention.sliding_window", U32, c["sliding_window"] or 0)
         if a == "gemma2":
@@ -254,6 +323,24 @@ class Model:
             g.key(a + ".final_logit_softcapping", F32, c["final_logit_softcapping"])
         self._rope_keys(g, a)
         g.key("general.file_type", U32, 0)
+
+    def _alpha(self):
+        alpha, d = (self.config.get("rope_scaling") or {}).get("alpha", 1.0), self.head_dim
+        return alpha ** (d / (d - 2))
+
+    def _granite_keys(self, g, a):
+        c = self.config
+        if "logits_scaling" not in c or self.name == "minicpm":     # whose files rely on the defaults
+            return
+        for key, field in (("attention.scale", "attention_multiplier"), ("embedding_scale", "embedding_multiplier"),
+                           ("residual_scale", "residual_multiplier"), ("logit_scale", "logits_scaling")):
+            g.key("%s.%s" % (a, key), tg.F32, c[field])
+        if self.kind == "granitemoehybrid":     # what the converter leaves behind of layers that are not there
+            g.key(a + ".expert_shared_feed_forward_length", tg.U32, c["shared_intermediate_size"])
+            g.key(a + ".expert_count", tg.U32, 0)
+            g.key(a + ".ssm.state_size", tg.U32, 128)
+            g.key(a + ".attention.head_count_kv", (tg.ARR, tg.U32), [c["num_key_value_heads"]] * c["num_hidden_layers"])
+            g.key(a + ".rope.scaling.finetuned", tg.BOOL, c["position_embedding_type"] == "rope")
 
     def _rope_keys(self, g, a):
         c, s = self.config, self.config.get("rope_scaling")
@@ -293,11 +380,21 @@ class Model:
             return top[hf], w
         _, _, layer, rest = hf.split(".", 3)
         inner, suffix = rest.rsplit(".", 1)
-        if self.gguf_arch() in ("llama", "smollm3"):
+        if self.gguf_arch() in INTERLEAVED:
             for part, heads in (("q_proj", "num_attention_heads"), ("k_proj", "num_key_value_heads")):
                 if part in inner:
                     w = interleave(w, c[heads])
-        return "blk.%s.%s.%s" % (layer, (GEMMA_NAMES if self.gemma else NAMES)[inner], suffix), w
+        return "blk.%s.%s.%s" % (layer, OTHER_NAMES.get(self.kind, NAMES)[inner], suffix), w
+
+    def gguf_weights(self, hf):
+        """As gguf_weight, for tensors that become two as well."""
+        if "shared_mlp" not in hf:
+            return [self.gguf_weight(hf)]
+        layer, w = hf.split(".")[2], self.weights[hf]
+        if "output_linear" in hf:
+            return [("blk.%s.ffn_down.weight" % layer, w)]
+        half = len(w) // 2
+        return [("blk.%s.ffn_gate.weight" % layer, w[:half]), ("blk.%s.ffn_up.weight" % layer, w[half:])]
 
     def gguf(self, kind="F32", version=3, alignment=32):
         g = tg.Gguf(version, alignment)
@@ -306,8 +403,8 @@ class Model:
         for name, factors in self.rope_tensors():
             g.tensor(name, factors)
         for hf in self.weights:
-            name, w = self.gguf_weight(hf)
-            g.tensor(name, w, kind if w.ndim == 2 else "F32")
+            for name, w in self.gguf_weights(hf):
+                g.tensor(name, w, kind if w.ndim == 2 else "F32")
         return g
 
     def quantized(self, kinds, encode=None):

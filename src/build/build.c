@@ -5,32 +5,64 @@
 #include "build/build.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "build/builder.h"
+
+/* Which columns of a head RoPE turns together. GGUF's converter reorders the rows of Wq and Wk for some families, so
+ * that their pairs lie side by side. */
+enum pairs { HALVES, NEIGHBOURS, NEIGHBOURS_IN_GGUF };
 
 struct family {
     const char *gguf, *model_type; /* NULL: no such file */
     const char *name;
     void (*build)(struct teg_builder *b);
+    enum pairs pairs;
 };
 
 static const struct family families[] = {
-    {"llama", "llama", "llama", teg_build_llama},
-    {NULL, "mistral", "llama", teg_build_llama},
-    {"smollm3", "smollm3", "smollm3", teg_build_smollm3},
-    {"qwen2", "qwen2", "qwen2", teg_build_qwen2},
-    {"qwen3", "qwen3", "qwen3", teg_build_qwen3},
-    {"gemma2", "gemma2", "gemma2", teg_build_gemma2},
-    {"gemma3", "gemma3_text", "gemma3", teg_build_gemma3},
-    {NULL, "gemma3", "gemma3", teg_build_gemma3},
-    {"phi3", "phi3", "phi3", teg_build_phi3},
+    {"llama", "llama", "llama", teg_build_llama, NEIGHBOURS_IN_GGUF},
+    {NULL, "mistral", "llama", teg_build_llama, HALVES},
+    {NULL, "ministral", "llama", teg_build_llama, HALVES},
+    {"smollm3", "smollm3", "smollm3", teg_build_smollm3, NEIGHBOURS_IN_GGUF},
+    {"qwen2", "qwen2", "qwen2", teg_build_qwen2, HALVES},
+    {"qwen3", "qwen3", "qwen3", teg_build_qwen3, HALVES},
+    {"gemma", "gemma", "gemma", teg_build_gemma, HALVES},
+    {"gemma2", "gemma2", "gemma2", teg_build_gemma2, HALVES},
+    {"gemma3", "gemma3_text", "gemma3", teg_build_gemma3, HALVES},
+    {NULL, "gemma3", "gemma3", teg_build_gemma3, HALVES},
+    {"phi3", "phi3", "phi3", teg_build_phi3, HALVES},
+    {"granite", "granite", "granite", teg_build_granite, NEIGHBOURS_IN_GGUF},
+    {NULL, "granitemoehybrid", "granitemoehybrid", teg_build_granite, HALVES},
+    {"olmo2", "olmo2", "olmo2", teg_build_olmo2, HALVES},
+    {NULL, "olmo3", "olmo2", teg_build_olmo2, HALVES},
+    {"exaone", NULL, "exaone", teg_build_llama, HALVES},
+    {"exaone4", "exaone4", "exaone4", teg_build_exaone4, HALVES},
+    {"internlm2", NULL, "internlm2", teg_build_llama, NEIGHBOURS_IN_GGUF},
+    {"minicpm", NULL, "minicpm", teg_build_minicpm, NEIGHBOURS_IN_GGUF},
+    {"ernie4_5", "ernie4_5", "ernie4_5", teg_build_llama, NEIGHBOURS},
+    {"seed_oss", "seed_oss", "seed_oss", teg_build_seed, HALVES},
+    {"chatglm", "glm", "glm", teg_build_glm, NEIGHBOURS},
+    {"glm4", "glm4", "glm4", teg_build_glm4, NEIGHBOURS},
+    {"hunyuan-dense", "hunyuan_v1_dense", "hunyuan-dense", teg_build_hunyuan, HALVES},
 };
 
 /* Tensors that may stay unused: buffers that old checkpoints saved, a tied head's copy, and the parts of multimodal
  * models that are not the language model. */
 static const char *const unused_allowed[] = {"rotary_emb.inv_freq", "rope_freqs.weight",      "lm_head.weight",
                                              "vision_tower.",       "multi_modal_projector.", "rope_factors_"};
+
+/* "llama, smollm3, …": the words that a file of this kind may use. */
+static void list_families(enum teg_source_kind kind, char *text, size_t n_bytes)
+{
+    size_t used = 0;
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
+        const char *const word = kind == TEG_SOURCE_GGUF ? families[i].gguf : families[i].model_type;
+        if (word && used + strlen(word) + 3 < n_bytes)
+            used += (size_t)snprintf(text + used, n_bytes - used, "%s%s", used ? ", " : "", word);
+    }
+}
 
 static enum teg_status find_family(const struct teg_source *source, const struct family **family, struct teg_error *err)
 {
@@ -43,10 +75,11 @@ static enum teg_status find_family(const struct teg_source *source, const struct
             return TEG_OK;
         }
     }
+    char known[320];
+    list_families(source->kind, known, sizeof known);
     FAIL(err, TEG_ERR_UNSUPPORTED,
-         "cannot run model: %s: architecture: expected llama, mistral, smollm3, qwen2, qwen3, "
-         "gemma2, gemma3 or phi3, found %.*s; this architecture is not supported",
-         source->path, (int)(name.n_bytes < 64 ? name.n_bytes : 64), name.bytes);
+         "cannot run model: %s: architecture: expected one of %s, found %.*s; this architecture is not supported",
+         source->path, known, (int)(name.n_bytes < 64 ? name.n_bytes : 64), name.bytes);
 }
 
 /* safetensors: the language model may stand inside a multimodal one. */
@@ -108,6 +141,7 @@ enum teg_status teg_build(const struct teg_source *source, struct teg_arena *are
     const struct family *family = NULL;
     TRY(find_family(source, &family, err));
     TRY(teg_hparams_read(source, family->name, arena, hp, err));
+    hp->rope_pairs = family->pairs == NEIGHBOURS || (family->pairs == NEIGHBOURS_IN_GGUF && hp->is_gguf);
     if (!(hp->attention_scale > 0) && strncmp(family->name, "gemma", 5) != 0)
         hp->attention_scale = (float)(1 / sqrt((double)hp->head_width));
     struct teg_builder b = {.source = source, .arena = arena, .hp = hp, .err = err, .rope_magnitude = 1};

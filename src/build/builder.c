@@ -178,6 +178,13 @@ value teg_b_head_norm(struct teg_builder *b, value x, enum teg_tensor_name name,
     return norm(b, x, name, layer, b->hp->head_width);
 }
 
+value teg_b_wide_norm(struct teg_builder *b, value x, enum teg_tensor_name name, uint32_t layer)
+{
+    if (b->status != TEG_OK)
+        return TEG_NO_VALUE;
+    return norm(b, x, name, layer, (uint32_t)teg_value_width(&b->graph->values[x]));
+}
+
 value teg_b_linear(struct teg_builder *b, value x, enum teg_tensor_name name, uint32_t layer, uint32_t n_out)
 {
     const struct teg_tensor *const t = need(b, name, layer, "weight");
@@ -204,9 +211,7 @@ value teg_b_rope(struct teg_builder *b, value x, value frequencies)
     if (is_long)
         op.inputs[op.n_inputs++] = b->long_frequencies;
     op.attr.rope.head_width = b->hp->head_width;
-    /* GGUF's llama converter permutes the rows of Wq and Wk so that pairs lie side by side. */
-    op.attr.rope.interleaved =
-        b->hp->is_gguf && (strcmp(b->hp->arch, "llama") == 0 || strcmp(b->hp->arch, "smollm3") == 0);
+    op.attr.rope.interleaved = b->hp->rope_pairs;
     op.attr.rope.magnitude = frequencies == b->frequencies ? b->rope_magnitude : 1;
     op.attr.rope.original_context = is_long ? b->hp->original_context : 0;
     return append(b, &op);
@@ -247,6 +252,28 @@ value teg_b_add(struct teg_builder *b, value x, value y)
     return append(b, &(struct teg_op){.kind = TEG_OP_ADD, .n_inputs = 2, .inputs = {x, y}});
 }
 
+value teg_b_scale(struct teg_builder *b, value x, float factor)
+{
+    if (!(factor > 0) || factor == 1)
+        return x;
+    return append(b, &(struct teg_op){.kind = TEG_OP_SCALE, .n_inputs = 1, .inputs = {x}, .attr.scale.scale = factor});
+}
+
+value teg_b_fused_glu(struct teg_builder *b, value x, enum teg_tensor_name name, uint32_t layer)
+{
+    const uint32_t F = b->hp->ffn_width;
+    const value both = teg_b_linear(b, x, name, layer, 2 * F);
+    const value gate = teg_b_slice(b, both, 0, F); /* [T, F] */
+    return teg_b_glu(b, gate, teg_b_slice(b, both, F, F), TEG_ACT_SILU);
+}
+
+bool teg_b_has(const struct teg_builder *b, enum teg_tensor_name name, uint32_t layer)
+{
+    char full[160];
+    full_name(b, name, layer, "weight", full);
+    return teg_source_tensor(b->source, full) != NULL;
+}
+
 value teg_b_layer_output(struct teg_builder *b, value x, uint32_t layer)
 {
     if (b->status != TEG_OK)
@@ -278,6 +305,8 @@ void teg_b_head(struct teg_builder *b, value x)
     if (bias)
         op.inputs[op.n_inputs++] = vector(b, bias, (uint32_t)embedding->dims[0]);
     value logits = append(b, &op);
+    if (b->hp->logit_divisor > 0)
+        logits = teg_b_scale(b, logits, 1 / b->hp->logit_divisor);
     if (b->hp->final_softcap > 0)
         logits =
             append(b, &(struct teg_op){

@@ -31,9 +31,15 @@
     X(FFN_UP, "blk.%u.ffn_up", "layers.%u.mlp.up_proj")                                                                \
     X(FFN_GATE_UP, "blk.%u.ffn_up", "layers.%u.mlp.gate_up_proj")                                                      \
     X(FFN_DOWN, "blk.%u.ffn_down", "layers.%u.mlp.down_proj")                                                          \
-    X(GEMMA_POST_ATTN_NORM, "blk.%u.post_attention_norm", "layers.%u.post_attention_layernorm")                        \
-    X(GEMMA_FFN_NORM, "blk.%u.ffn_norm", "layers.%u.pre_feedforward_layernorm")                                        \
-    X(GEMMA_POST_FFN_NORM, "blk.%u.post_ffw_norm", "layers.%u.post_feedforward_layernorm")
+    X(FFN_GATE_UP_SHARED, "", "layers.%u.shared_mlp.input_linear")                                                     \
+    X(FFN_DOWN_SHARED, "", "layers.%u.shared_mlp.output_linear")                                                       \
+    X(POST_ATTN_NORM, "blk.%u.post_attention_norm", "layers.%u.post_attention_layernorm")                              \
+    X(PRE_FFN_NORM, "blk.%u.ffn_norm", "layers.%u.pre_feedforward_layernorm")                                          \
+    X(POST_FFN_NORM, "blk.%u.post_ffw_norm", "layers.%u.post_feedforward_layernorm")                                   \
+    X(GLM_POST_ATTN_NORM, "blk.%u.post_attention_norm", "layers.%u.post_self_attn_layernorm")                          \
+    X(GLM_POST_FFN_NORM, "blk.%u.post_ffw_norm", "layers.%u.post_mlp_layernorm")                                       \
+    X(HUNYUAN_Q_NORM, "blk.%u.attn_q_norm", "layers.%u.self_attn.query_layernorm")                                     \
+    X(HUNYUAN_K_NORM, "blk.%u.attn_k_norm", "layers.%u.self_attn.key_layernorm")
 
 enum teg_tensor_name {
 #define X(id, gguf, hf) id,
@@ -62,6 +68,8 @@ typedef teg_value_id value;
 /* Verbs. `layer` is ignored by names without one. */
 value teg_b_embed(struct teg_builder *b, float scale);
 value teg_b_norm(struct teg_builder *b, value x, enum teg_tensor_name name, uint32_t layer);
+/* As norm, over all columns of x, however many it has. */
+value teg_b_wide_norm(struct teg_builder *b, value x, enum teg_tensor_name name, uint32_t layer);
 /* As norm, over each head's columns. */
 value teg_b_head_norm(struct teg_builder *b, value x, enum teg_tensor_name name, uint32_t layer);
 /* W·x, plus the bias where the file has one. n_out: rows that W must have. */
@@ -71,14 +79,23 @@ value teg_b_rope(struct teg_builder *b, value x, value frequencies);
 /* Appends k and v to the layer's cache and attends with q. */
 value teg_b_attend(struct teg_builder *b, value q, value k, value v, uint32_t layer, uint32_t window);
 value teg_b_glu(struct teg_builder *b, value gate, value up, enum teg_activation activation);
+/* gate and up as the halves of one product with a matrix of 2F rows. */
+value teg_b_fused_glu(struct teg_builder *b, value x, enum teg_tensor_name name, uint32_t layer);
 value teg_b_add(struct teg_builder *b, value x, value y);
+/* x times a factor; 0 and 1 leave it alone. */
+value teg_b_scale(struct teg_builder *b, value x, float factor);
+/* Does the file have this weight? */
+bool teg_b_has(const struct teg_builder *b, enum teg_tensor_name name, uint32_t layer);
 /* Names the result of a layer ("layer07"), so that callers can look at it. */
 value teg_b_layer_output(struct teg_builder *b, value x, uint32_t layer);
-/* Final norm, head (tied where the file has no own), final softcap; sets the graph's output. */
+/* Final norm, head (tied where the file has no own), divisor, final softcap; sets the graph's output. */
 void teg_b_head(struct teg_builder *b, value x);
 
 /* RoPE frequencies of the model: `frequencies` and `long_frequencies` of the builder, for base hp->rope_base. */
 enum teg_status teg_b_rope_setup(struct teg_builder *b);
+
+/* `local_frequencies`: those of a base without scaling, for windowed layers. */
+enum teg_status teg_b_rope_local(struct teg_builder *b, float base);
 
 /* A float32 constant of n values computed here. */
 value teg_b_vector(struct teg_builder *b, const char *name, const float *data, uint32_t n);
@@ -90,8 +107,17 @@ void teg_build_llama(struct teg_builder *b);
 void teg_build_smollm3(struct teg_builder *b);
 void teg_build_qwen2(struct teg_builder *b);
 void teg_build_qwen3(struct teg_builder *b);
+void teg_build_gemma(struct teg_builder *b);
 void teg_build_gemma2(struct teg_builder *b);
 void teg_build_gemma3(struct teg_builder *b);
 void teg_build_phi3(struct teg_builder *b);
+void teg_build_granite(struct teg_builder *b);
+void teg_build_minicpm(struct teg_builder *b);
+void teg_build_seed(struct teg_builder *b);
+void teg_build_olmo2(struct teg_builder *b);
+void teg_build_exaone4(struct teg_builder *b);
+void teg_build_glm(struct teg_builder *b);
+void teg_build_glm4(struct teg_builder *b);
+void teg_build_hunyuan(struct teg_builder *b);
 
 #endif

@@ -27,16 +27,20 @@ static const struct field fields[] = {
     {"context_length", "max_position_embeddings", FIELD_U32, AT(context), true},
     {"embedding_length", "hidden_size", FIELD_U32, AT(width), true},
     {"feed_forward_length", "intermediate_size", FIELD_U32, AT(ffn_width), true},
+    {"expert_shared_feed_forward_length", "shared_intermediate_size", FIELD_U32, AT(shared_ffn_width), false},
     {"attention.head_count", "num_attention_heads", FIELD_U32, AT(n_heads), true},
     {"attention.head_count_kv", "num_key_value_heads", FIELD_U32, AT(n_kv_heads), false},
     {"attention.key_length", "head_dim", FIELD_U32, AT(head_width), false},
     {"attention.value_length", NULL, FIELD_U32, AT(value_width), false},
     {"attention.layer_norm_rms_epsilon", "rms_norm_eps", FIELD_F32, AT(norm_eps), true},
-    {"attention.scale", NULL, FIELD_F32, AT(attention_scale), false},
+    {"attention.scale", "attention_multiplier", FIELD_F32, AT(attention_scale), false},
+    {"embedding_scale", "embedding_multiplier", FIELD_F32, AT(embedding_scale), false},
+    {"residual_scale", "residual_multiplier", FIELD_F32, AT(residual_scale), false},
+    {"logit_scale", "logits_scaling", FIELD_F32, AT(logit_divisor), false},
     {NULL, "query_pre_attn_scalar", FIELD_F32, AT(query_pre_attn), false},
     {"attention.sliding_window", "sliding_window", FIELD_U32, AT(window), false},
     {"attention.sliding_window_pattern", "layer_types", FIELD_SPECIAL, 0, false},
-    {NULL, "sliding_window_pattern", FIELD_U32, AT(window_pattern), false},
+    {NULL, "sliding_window_pattern", FIELD_SPECIAL, AT(window_pattern), false},
     {NULL, "_sliding_window_pattern", FIELD_U32, AT(window_pattern), false},
     {NULL, "use_sliding_window", FIELD_BOOL, AT(use_window), false},
     {NULL, "max_window_layers", FIELD_U32, AT(max_window_layers), false},
@@ -47,6 +51,8 @@ static const struct field fields[] = {
     {"vocab_size", "vocab_size", FIELD_U32, AT(vocab), false},
     {NULL, "tie_word_embeddings", FIELD_BOOL, AT(tied), false},
     {NULL, "attention_bias", FIELD_BOOL, AT(attention_bias), false},
+    {NULL, "use_bias", FIELD_BOOL, AT(attention_bias), false},
+    {NULL, "attention_out_bias", FIELD_IGNORED, 0, false}, /* the tensor says it */
     {NULL, "mlp_bias", FIELD_BOOL, AT(mlp_bias), false},
     {"rope.freq_base", "rope_theta", FIELD_F32, AT(rope_base), false},
     {"rope.freq_base_swa", "rope_local_base_freq", FIELD_F32, AT(rope_local_base), false},
@@ -64,8 +70,9 @@ static const struct field fields[] = {
     {"rope.scaling.yarn_attn_factor", NULL, FIELD_F32, AT(rope_magnitude), false},
     {"rope.scaling.yarn_beta_fast", NULL, FIELD_F32, AT(beta_fast), false},
     {"rope.scaling.yarn_beta_slow", NULL, FIELD_F32, AT(beta_slow), false},
-    {"rope.scaling.finetuned", NULL, FIELD_IGNORED, 0, false},
+    {"rope.scaling.finetuned", NULL, FIELD_BOOL, AT(rope_finetuned), false},
     {"tensor_data_layout", NULL, FIELD_IGNORED, 0, false},
+    {NULL, "position_embedding_type", FIELD_SPECIAL, AT(rope_finetuned), false},
     {NULL, "hidden_act", FIELD_SPECIAL, 0, false},
     {NULL, "hidden_activation", FIELD_SPECIAL, 0, false},
 };
@@ -85,61 +92,10 @@ static const struct field rope_fields[] = {
     {NULL, "partial_rotary_factor", FIELD_F32, AT(partial_rotary), false},
     {NULL, "short_factor", FIELD_F32S, AT(short_factors), false},
     {NULL, "long_factor", FIELD_F32S, AT(long_factors), false},
+    {NULL, "alpha", FIELD_F32, AT(rope_alpha), false},
     {NULL, "truncate", FIELD_SPECIAL, 0, false},
     {NULL, "rope_type", FIELD_IGNORED, 0, false},
     {NULL, "type", FIELD_IGNORED, 0, false},
-};
-
-/* Keys of config.json that describe training, storage or tokens. */
-static const char *const harmless_json_keys[] = {
-    "architectures",
-    "model_type",
-    "torch_dtype",
-    "dtype",
-    "transformers_version",
-    "use_cache",
-    "bos_token_id",
-    "eos_token_id",
-    "pad_token_id",
-    "unk_token_id",
-    "sep_token_id",
-    "initializer_range",
-    "attention_dropout",
-    "resid_pdrop",
-    "embd_pdrop",
-    "hidden_dropout",
-    "pretraining_tp",
-    "_name_or_path",
-    "_attn_implementation",
-    "_attn_implementation_autoset",
-    "attn_implementation",
-    "auto_map",
-    "cache_implementation",
-    "is_llama_config",
-    "transformers.js_config",
-    "transformers_js_config",
-    "unsloth_fixed",
-    "unsloth_version",
-    "image_token_index",
-    "boi_token_index",
-    "eoi_token_index",
-    "mm_tokens_per_image",
-    "vision_config",
-    "text_config",
-    "task_specific_params",
-    "torchscript",
-    "return_dict",
-    "output_attentions",
-    "output_hidden_states",
-    "id2label",
-    "label2id",
-    "num_labels",
-    "tokenizer_class",
-    "rope_local_base_freq",
-    "use_bfloat16",
-    "chunk_size_feed_forward",
-    "max_length",
-    "language",
 };
 
 /* ---- one value, from GGUF or from JSON ---- */
@@ -346,6 +302,9 @@ static enum teg_status read_scaling_type(const struct reading *r, const char *ke
     } types[] = {{"none", TEG_ROPE_NONE},     {"default", TEG_ROPE_NONE}, {"linear", TEG_ROPE_LINEAR},
                  {"llama3", TEG_ROPE_LLAMA3}, {"yarn", TEG_ROPE_YARN},    {"longrope", TEG_ROPE_LONGROPE},
                  {"su", TEG_ROPE_LONGROPE}};
+    /* transformers: only texts longer than the context that the model was trained for are turned otherwise. */
+    if (!r->hp->is_gguf && string_is(type, "dynamic"))
+        type = (struct teg_string){"default", 7};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (string_is(type, types[i].word)) {
             r->hp->scaling = types[i].scaling;
@@ -398,7 +357,8 @@ static enum teg_status read_layer_types(const struct reading *r, const struct te
     if (!windowed)
         return teg_base_fail_memory(r->err, m->key, m->n);
     for (size_t i = 0; i < m->n; i++) {
-        if (words && !string_is(m->strings[i], "full_attention") && !string_is(m->strings[i], "sliding_attention"))
+        if (words && !string_is(m->strings[i], "full_attention") && !string_is(m->strings[i], "sliding_attention") &&
+            !string_is(m->strings[i], "attention"))
             FAIL(r->err, TEG_ERR_UNSUPPORTED,
                  "cannot run model: %s: key %s: expected full_attention or "
                  "sliding_attention, found %.*s; this kind of layer is not supported",
@@ -412,8 +372,29 @@ static enum teg_status read_layer_types(const struct reading *r, const struct te
     return TEG_OK;
 }
 
+/* exaone4: "LLLG", a letter for each layer of a period that ends with a global one; others: the period's length. */
+static enum teg_status read_period(const struct reading *r, const struct teg_meta *m)
+{
+    static const struct field length = {NULL, "", FIELD_U32, AT(window_pattern), false};
+    if (m->type != TEG_META_STRING)
+        return put_meta(r, &length, m);
+    const size_t n = m->string.n_bytes;
+    bool known = n > 0;
+    for (size_t i = 0; i < n; i++)
+        known = known && m->string.bytes[i] == (i + 1 < n ? 'L' : 'G');
+    if (!known)
+        return wrong_type(r, m->key, "a period such as LLLG", "another text");
+    r->hp->window_pattern = (uint32_t)n;
+    return TEG_OK;
+}
+
 static enum teg_status unknown_key(const struct reading *r, const char *key, const char *type_name)
 {
+    const char *const feature = teg_hparams_absent_feature(key);
+    if (feature)
+        FAIL(r->err, TEG_ERR_UNSUPPORTED,
+             "cannot run model: %s: key %s: expected a dense model with plain weights, found %s", r->source->path, key,
+             feature);
     FAIL(r->err, TEG_ERR_UNSUPPORTED,
          "cannot run model: %s: key %s: expected keys whose meaning is known for %s, found "
          "this one (%s), which may change the maths; this model is not supported",
@@ -453,6 +434,8 @@ static enum teg_status read_rope_object(const struct reading *r, const char *key
         const size_t n = sizeof rope_fields / sizeof *rope_fields;
         while (i < n && strcmp(rope_fields[i].json, name) != 0)
             i++;
+        if (i < n && rope_fields[i].offset == AT(rope_alpha) && strcmp(r->hp->arch, "hunyuan-dense") != 0)
+            i = n; /* others mean something else by it, or nothing */
         struct teg_meta m;
         TRY(meta_of_json(r, name, value, &m));
         if (i == n && !is_nothing(&m))
@@ -472,12 +455,21 @@ static enum teg_status read_rope_object(const struct reading *r, const char *key
 
 /* ---- a whole file ---- */
 
-static const struct field *find_field(const char *key, bool gguf)
+/* Factors that only some families apply: elsewhere a key of that name is one whose meaning is not known. */
+static bool has_factors(const char *arch)
 {
+    return strncmp(arch, "granite", 7) == 0 || strcmp(arch, "minicpm") == 0;
+}
+
+static const struct field *find_field(const struct teg_hparams *hp, const char *key)
+{
+    const bool gguf = hp->is_gguf;
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
         const char *const name = gguf ? fields[i].gguf : fields[i].json;
+        const bool factor = fields[i].offset == AT(embedding_scale) || fields[i].offset == AT(residual_scale) ||
+                            fields[i].offset == AT(logit_divisor);
         if (name && strcmp(name, key) == 0)
-            return &fields[i];
+            return factor && !has_factors(hp->arch) ? NULL : &fields[i];
     }
     return NULL;
 }
@@ -494,6 +486,12 @@ static enum teg_status read_entry(const struct reading *r, const struct field *f
     }
     if (f->gguf && strcmp(f->gguf, "attention.sliding_window_pattern") == 0)
         return read_layer_types(r, m);
+    if (f->json && f->offset == AT(rope_finetuned)) {
+        r->hp->rope_finetuned = m->type == TEG_META_STRING && string_is(m->string, "rope");
+        return TEG_OK;
+    }
+    if (f->json && f->offset == AT(window_pattern))
+        return read_period(r, m);
     if (r->hp->is_gguf)
         return m->type == TEG_META_STRING ? read_scaling_type(r, m->key, m->string)
                                           : wrong_type(r, m->key, "a string", m->type_name);
@@ -516,9 +514,9 @@ static enum teg_status read_gguf(const struct reading *r, const char *arch)
             const struct teg_meta *const m = &r->source->metas[i];
             if (strncmp(m->key, arch, prefix) != 0 || m->key[prefix] != '.')
                 continue;
-            const struct field *const f = find_field(m->key + prefix + 1, true);
+            const struct field *const f = find_field(r->hp, m->key + prefix + 1);
             const bool is_list = m->type >= TEG_META_ARRAY_INT && m->type <= TEG_META_ARRAY_STRING;
-            if (!f && !is_nothing(m))
+            if (!f && !is_nothing(m) && !teg_hparams_is_harmless(m->key))
                 return unknown_key(r, m->key, m->type_name);
             if (f && (f->type == FIELD_SPECIAL || is_list) == (pass == 1))
                 TRY(read_entry(r, f, m, NULL));
@@ -526,19 +524,11 @@ static enum teg_status read_gguf(const struct reading *r, const char *arch)
     return TEG_OK;
 }
 
-static bool is_harmless(const char *key)
-{
-    for (size_t i = 0; i < sizeof harmless_json_keys / sizeof *harmless_json_keys; i++)
-        if (strcmp(key, harmless_json_keys[i]) == 0)
-            return true;
-    return strncmp(key, "generation_config.", 18) == 0;
-}
-
 static enum teg_status read_json_entry(const struct reading *r, int pass, const struct teg_meta *m, const json_t *json)
 {
-    const struct field *const f = find_field(m->key, false);
+    const struct field *const f = find_field(r->hp, m->key);
     if (!f)
-        return is_nothing(m) || is_harmless(m->key) ? TEG_OK : unknown_key(r, m->key, m->type_name);
+        return is_nothing(m) || teg_hparams_is_harmless(m->key) ? TEG_OK : unknown_key(r, m->key, m->type_name);
     const bool is_list = m->type >= TEG_META_ARRAY_INT && m->type <= TEG_META_ARRAY_STRING;
     return (f->type == FIELD_SPECIAL || is_list) == (pass == 1) ? read_entry(r, f, m, json) : TEG_OK;
 }
@@ -614,6 +604,8 @@ static enum teg_status check(const struct reading *r)
              "cannot run model: %s: key attention.causal: expected true, found false; only models whose tokens see the "
              "ones before them are supported",
              path);
+    if (hp->shared_ffn_width)
+        hp->ffn_width = hp->shared_ffn_width;
     /* A GGUF factor without a type is a linear one. */
     if (hp->is_gguf && !hp->has_scaling_type && hp->rope_factor > 0 && hp->rope_factor != 1)
         hp->scaling = TEG_ROPE_LINEAR;
@@ -685,27 +677,6 @@ enum teg_status teg_hparams_architecture(const struct teg_source *source, struct
     return TEG_OK;
 }
 
-/* What a config.json may leave out because the family's configuration class has it. */
-static void set_defaults(const struct teg_source *source, struct teg_hparams *hp)
-{
-    const bool smollm3 = strcmp(hp->arch, "smollm3") == 0, gemma3 = strcmp(hp->arch, "gemma3") == 0;
-    hp->tied = smollm3 || strncmp(hp->arch, "gemma", 5) == 0;
-    if (smollm3)
-        hp->rope_base = 2e6f;
-    if (!gemma3)
-        return;
-    hp->rope_base = 1e6f;
-    if (!teg_source_meta(source, "text_config"))
-        return;
-    hp->n_heads = 8;
-    hp->n_kv_heads = 4;
-    hp->head_width = 256;
-    hp->context = 131072;
-    hp->norm_eps = 1e-6f;
-    hp->window = 4096;
-    hp->query_pre_attn = 256;
-}
-
 enum teg_status teg_hparams_read(const struct teg_source *source, const char *family, struct teg_arena *arena,
                                  struct teg_hparams *hp, struct teg_error *err)
 {
@@ -715,10 +686,11 @@ enum teg_status teg_hparams_read(const struct teg_source *source, const char *fa
                                .n_kv_heads = ABSENT,
                                .head_width = ABSENT,
                                .causal = true,
+                               .rope_finetuned = true,
                                .beta_fast = 32,
                                .beta_slow = 1,
                                .rope_base = 10000};
-    set_defaults(source, hp);
+    teg_hparams_defaults(source, hp);
     const struct reading r = {source, arena, hp, err};
     struct teg_string file_arch;
     TRY(teg_hparams_architecture(source, &file_arch, err));

@@ -16,17 +16,21 @@ struct teg_hparams {
     uint32_t head_width;           /* K */
     uint32_t value_width;          /* must equal head_width */
     uint32_t ffn_width;            /* F */
+    uint32_t shared_ffn_width;     /* granite: that of a model without experts; 0: ffn_width */
     uint32_t context;              /* tokens the model was trained for */
     uint32_t vocab;                /* as declared; 0: take the embedding's rows */
     bool tied;                     /* config.json: the head is the embedding; GGUF says it by leaving the head out */
     bool attention_bias, mlp_bias; /* config.json: biases must be there */
     bool causal;
     float norm_eps;
-    float attn_softcap, final_softcap; /* 0: none */
-    float attention_scale;             /* GGUF: the factor itself; 0: 1/sqrt(head_width) */
-    float query_pre_attn;              /* config.json: the factor is its -1/2 power; 0: not given */
+    float attn_softcap, final_softcap;     /* 0: none */
+    float attention_scale;                 /* GGUF: the factor itself; 0: 1/sqrt(head_width) */
+    float query_pre_attn;                  /* config.json: the factor is its -1/2 power; 0: not given */
+    float embedding_scale, residual_scale; /* granite: of the embedding, of what half a layer adds; 0: 1 */
+    float logit_divisor;                   /* granite: the logits are divided by it; 0: 1 */
 
     float rope_base, rope_local_base; /* local: for windowed layers; 0: the same base */
+    bool rope_pairs;                  /* of neighbours (2i, 2i + 1); else (i, i + rope_dims / 2) */
     uint32_t rope_dims;               /* of a head that turn; 0: all */
     float partial_rotary;             /* config.json's way to say it; 0: all */
     enum teg_rope_scaling scaling;
@@ -35,6 +39,7 @@ struct teg_hparams {
     float rope_magnitude; /* attention factor as given; 0: by the formula */
     float mscale, mscale_all_dim;
     uint32_t original_context;
+    float rope_alpha;     /* hunyuan: the base grows by its d/(d - 2)th power; 0: 1 */
     bool yarn_exact_ramp; /* "truncate": false: the ramp's ends are not rounded to whole dimensions */
     const float *short_factors, *long_factors; /* config.json's longrope: [n_factors] */
     uint32_t n_factors;                        /* rope_dims / 2 */
@@ -46,11 +51,19 @@ struct teg_hparams {
     uint32_t max_window_layers;      /* qwen: layers from this one on are windowed */
     uint32_t no_rope_interval;       /* smollm3: every n-th layer has no RoPE */
     const bool *uses_rope;           /* smollm3: per layer where the file says it; else NULL */
+    bool rope_finetuned;             /* granite: false: no layer has RoPE; others say it and have */
 };
 
 /* Reads and checks them. `family` is the GGUF architecture name. */
 enum teg_status teg_hparams_read(const struct teg_source *source, const char *family, struct teg_arena *arena,
                                  struct teg_hparams *hparams, struct teg_error *err);
+
+/* Private to build/ (defaults.c): what a config.json may leave out, because the family's configuration class has it. */
+void teg_hparams_defaults(const struct teg_source *source, struct teg_hparams *hparams);
+/* A key of config.json that describes training, storage or tokens. */
+bool teg_hparams_is_harmless(const char *key);
+/* What a key belongs to where that is a known thing that no builder has, as the end of a sentence; else NULL. */
+const char *teg_hparams_absent_feature(const char *key);
 
 /* The file's own word for its architecture: general.architecture or model_type. */
 enum teg_status teg_hparams_architecture(const struct teg_source *source, struct teg_string *name,

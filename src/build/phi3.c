@@ -15,10 +15,8 @@ void teg_build_phi3(struct teg_builder *b)
         const value v = teg_b_slice(b, h, q_width + kv_width, kv_width);
         x = teg_b_add(b, x, teg_b_linear(b, teg_b_attend(b, q, k, v, l, hp->window), ATTN_OUT, l, hp->width));
 
-        h = teg_b_linear(b, teg_b_norm(b, x, FFN_NORM, l), FFN_GATE_UP, l, 2 * hp->ffn_width);
-        const value gate = teg_b_slice(b, h, 0, hp->ffn_width); /* [T, F] */
-        const value up = teg_b_slice(b, h, hp->ffn_width, hp->ffn_width);
-        x = teg_b_add(b, x, teg_b_linear(b, teg_b_glu(b, gate, up, TEG_ACT_SILU), FFN_DOWN, l, hp->width));
+        h = teg_b_fused_glu(b, teg_b_norm(b, x, FFN_NORM, l), FFN_GATE_UP, l); /* [T, F] */
+        x = teg_b_add(b, x, teg_b_linear(b, h, FFN_DOWN, l, hp->width));
         teg_b_layer_output(b, x, l);
     }
     teg_b_head(b, x);

@@ -6,6 +6,7 @@
  *   linear    f / factor
  *   llama3    long waves / factor, short ones kept, a linear blend between (or the file's own divisors: rope_freqs)
  *   yarn      interpolated and kept frequencies mixed by a ramp over dimensions; magnitude 0.1 ln(factor) + 1
+ *   alpha     a base grown by the factor's d/(d-2)th power
  *   longrope  divisors for short and for long contexts; magnitude sqrt(1 + ln(factor) / ln(original context))
  *
  * Which of longrope's two vectors is used depends on the session's context, not on the tokens seen so far: a switch in
@@ -87,8 +88,11 @@ static value frequencies(struct teg_builder *b, const char *name, const float *d
             b->status = teg_base_fail_memory(b->err, "RoPE frequencies", n_pairs * sizeof *data);
         return TEG_NO_VALUE;
     }
+    double base = hp->rope_base;
+    if (hp->rope_alpha > 0 && hp->rope_dims > 2)
+        base *= pow(hp->rope_alpha, hp->rope_dims / (hp->rope_dims - 2.0));
     for (uint32_t i = 0; i < n_pairs; i++) {
-        double f = pow(hp->rope_base, -2.0 * i / hp->rope_dims);
+        double f = pow(base, -2.0 * i / hp->rope_dims);
         if (hp->scaling == TEG_ROPE_LINEAR)
             f /= hp->rope_factor;
         else if (hp->scaling == TEG_ROPE_LLAMA3)
@@ -115,6 +119,18 @@ static enum teg_status check_scaling(const struct teg_builder *b)
              "%g; the file is damaged",
              b->source->path, (double)hp->beta_fast, (double)hp->beta_slow);
     return TEG_OK;
+}
+
+enum teg_status teg_b_rope_local(struct teg_builder *b, float base)
+{
+    struct teg_hparams local = *b->hp;
+    const struct teg_hparams *const saved = b->hp;
+    local.rope_base = base;
+    local.scaling = TEG_ROPE_NONE;
+    b->hp = &local;
+    b->local_frequencies = frequencies(b, "rope.frequencies", NULL);
+    b->hp = saved;
+    return b->status;
 }
 
 enum teg_status teg_b_rope_setup(struct teg_builder *b)

@@ -4,7 +4,8 @@
 
 #include "unit/lower_test.h"
 
-static const char *const models[] = {"llama", "llama-mixed", "qwen2", "qwen3", "gemma2", "gemma3", "phi3", "smollm3"};
+static const char *const models[] = {"llama",  "llama-mixed", "qwen2",   "qwen3",   "gemma2",
+                                     "gemma3", "phi3",        "smollm3", "granite", "olmo2"};
 enum { N_MODELS = sizeof models / sizeof *models, CONTEXT = 128, CHUNK = 32 };
 
 /* Half floats round weights, the cache and what goes between functions; logits of these models reach about 10. */

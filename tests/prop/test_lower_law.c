@@ -7,7 +7,8 @@
 #include "unit/lower_test.h"
 #include "unit/normal_form.h"
 
-static const char *const models[] = {"llama", "llama-mixed", "qwen2", "qwen3", "gemma2", "gemma3", "phi3", "smollm3"};
+static const char *const models[] = {"llama",  "llama-mixed", "qwen2",   "qwen3",   "gemma2",
+                                     "gemma3", "phi3",        "smollm3", "granite", "olmo2"};
 enum { N_MODELS = sizeof models / sizeof *models, CONTEXT = 160, CHUNK = 32 };
 
 static void holds(const struct teg_graph *g, const struct teg_graph *normal, const struct teg_lower_options *o,

@@ -64,7 +64,7 @@ static void test_kv_types_differ(void **state)
 static void test_decode_equals_prefill(void **state)
 {
     (void)state;
-    static const char *const names[] = {"llama", "gemma3", "phi3", "gemma2", "llama-mixed"};
+    static const char *const names[] = {"llama", "gemma3", "phi3", "gemma2", "llama-mixed", "granite", "olmo2"};
     for (size_t i = 0; i < 5; i++) {
         struct model m;
         model_open(&m, names[i]);

@@ -26,17 +26,21 @@ struct bad_key {
 #define TYPE_TAIL "; the file is damaged or was written by a faulty converter"
 #define COUNT_RANGE "expected a whole number from 0 to 2147483647, found "
 
+#define GGUF_FAMILIES                                                                                                  \
+    "llama, smollm3, qwen2, qwen3, gemma, gemma2, gemma3, phi3, granite, olmo2, exaone, exaone4, internlm2, minicpm, " \
+    "ernie4_5, seed_oss, chatglm, glm4, hunyuan-dense"
+
 static const struct bad_key bad_gguf[] = {
     {NULL, "general.architecture", TEG_ERR_FORMAT,
      "cannot read model: fake: key general.architecture: expected a string, found none; the file is not a whole model"},
     {"{\"general.architecture\":7}", NULL, TEG_ERR_FORMAT,
      "cannot read model: fake: key general.architecture: expected a string, found int; the file is not a whole model"},
     {"{\"general.architecture\":\"mamba\"}", NULL, TEG_ERR_UNSUPPORTED,
-     "cannot run model: fake: architecture: expected llama, mistral, smollm3, qwen2, qwen3, gemma2, gemma3 or phi3, "
-     "found mamba; this architecture is not supported"},
+     "cannot run model: fake: architecture: expected one of " GGUF_FAMILIES
+     ", found mamba; this architecture is not supported"},
     {"{\"general.architecture\":\"mistral\"}", NULL, TEG_ERR_UNSUPPORTED, /* in GGUF Mistral is llama */
-     "cannot run model: fake: architecture: expected llama, mistral, smollm3, qwen2, qwen3, gemma2, gemma3 or phi3, "
-     "found mistral; this architecture is not supported"},
+     "cannot run model: fake: architecture: expected one of " GGUF_FAMILIES
+     ", found mistral; this architecture is not supported"},
     {NULL, "llama.block_count", TEG_ERR_FORMAT,
      "cannot read model: fake: key llama.block_count: expected a value, found none; the file is not a whole model"},
     {NULL, "llama.context_length", TEG_ERR_FORMAT,
@@ -134,8 +138,17 @@ static const struct bad_key bad_gguf[] = {
      "cannot use model: fake: longrope: expected factors for short and long contexts, found none; the file is not a "
      "whole model"},
     {"{\"llama.expert_count\":8}", NULL, TEG_ERR_UNSUPPORTED,
-     "cannot run model: fake: key llama.expert_count: expected keys whose meaning is known for llama, found this one "
-     "(int), which may change the maths; this model is not supported"},
+     "cannot run model: fake: key llama.expert_count: expected a dense model with plain weights, found a mixture of "
+     "experts, which is not supported; use a dense model of the family"},
+    {"{\"llama.ssm.state_size\":8}", NULL, TEG_ERR_UNSUPPORTED,
+     "cannot run model: fake: key llama.ssm.state_size: expected a dense model with plain weights, found state-space "
+     "(Mamba) layers, which are not supported; use a transformer"},
+    {"{\"llama.attention.kv_lora_rank\":8}", NULL, TEG_ERR_UNSUPPORTED,
+     "cannot run model: fake: key llama.attention.kv_lora_rank: expected a dense model with plain weights, found "
+     "low-rank (latent) attention or adapters, which are not supported; merge adapters into the weights"},
+    {"{\"llama.logit_scale\":0.5}", NULL, TEG_ERR_UNSUPPORTED,
+     "cannot run model: fake: key llama.logit_scale: expected keys whose meaning is known for llama, found this one "
+     "(float), which may change the maths; this model is not supported"},
     {"{\"llama.attention.sliding_window_pattern\":[true]}", NULL, TEG_ERR_FORMAT,
      "cannot read model: fake: key llama.attention.sliding_window_pattern: expected one item a layer, found array of "
      "bool" TYPE_TAIL},
@@ -175,11 +188,14 @@ static const struct bad_key bad_config[] = {
     {"{\"layer_types\":{\"a\":1}}", NULL, TEG_ERR_FORMAT,
      "cannot read model: fake: key layer_types: expected one item a layer, found object" TYPE_TAIL},
     {"{\"num_local_experts\":8}", NULL, TEG_ERR_UNSUPPORTED,
-     "cannot run model: fake: key num_local_experts: expected keys whose meaning is known for llama, found this one "
-     "(int), which may change the maths; this model is not supported"},
+     "cannot run model: fake: key num_local_experts: expected a dense model with plain weights, found a mixture of "
+     "experts, which is not supported; use a dense model of the family"},
     {"{\"quantization_config\":{\"bits\":4}}", NULL, TEG_ERR_UNSUPPORTED,
-     "cannot run model: fake: key quantization_config: expected keys whose meaning is known for llama, found this one "
-     "(object), which may change the maths; this model is not supported"},
+     "cannot run model: fake: key quantization_config: expected a dense model with plain weights, found weights that "
+     "another library quantized (GPTQ, AWQ, bitsandbytes, FP8); use the original weights or a GGUF file"},
+    {"{\"sliding_window_pattern\":\"LGL\"}", NULL, TEG_ERR_FORMAT,
+     "cannot read model: fake: key sliding_window_pattern: expected a period such as LLLG, found another "
+     "text" TYPE_TAIL},
     {"{\"rope_scaling\":7}", NULL, TEG_ERR_FORMAT,
      "cannot read model: fake: key rope_scaling: expected an object, found int" TYPE_TAIL},
     {"{\"rope_scaling\":{\"factor\":2}}", NULL, TEG_ERR_FORMAT,

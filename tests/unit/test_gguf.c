@@ -509,7 +509,8 @@ static void test_strangers(void **state)
 static void test_tiny_models(void **state)
 {
     (void)state;
-    static const char *const names[] = {"llama", "qwen2", "qwen3", "gemma2", "gemma3", "phi3", "smollm3"};
+    static const char *const names[] = {"llama", "qwen2",   "qwen3",   "gemma2", "gemma3",
+                                        "phi3",  "smollm3", "granite", "olmo2"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char path[256];
         snprintf(path, sizeof path, "%s/tiny/%s.gguf", TEST_DATA, names[i]);
