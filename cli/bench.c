@@ -18,6 +18,7 @@ struct bench_args {
     int64_t reps;
     int format;
     bool json, machine;
+    struct cli_session_args session; /* pin */
     const char *out;
 };
 
@@ -47,6 +48,7 @@ static const struct cli_option option_table[] = {
     LIST("depth", depth, 0, 1 << 24, "0", "tokens in the session before the measured ones"),
     LIST("chunk", chunk, 1, 65536, "256", "prompt tokens per forward pass; decode rows do not depend on it"),
     LIST("threads", threads, 1, 256, NULL, CLI_THREADS_HELP),
+    CLI_PIN_OPTION(struct bench_args, session),
     {.name = "kv",
      .type = CLI_CHOICES,
      .offset = ARG(kv),
@@ -80,6 +82,7 @@ static const struct cli_option option_table[] = {
      .help = "where the result goes (default: standard output)"},
     {.name = "json", .type = CLI_FLAG, .offset = ARG(json), .help = "the same as --format json"},
     CLI_MODE_OPTION(struct bench_args, model),
+    CLI_PACK_CACHE_OPTION(struct bench_args, model),
     CLI_TARGET_OPTION(struct bench_args, model.target),
     CLI_TOKENIZER_OPTION(struct bench_args, model),
     CLI_PROGRESS_OPTION(struct bench_args, model),
@@ -175,6 +178,7 @@ static int open_session(struct bench *bench, const struct bench_row *row)
         .ctx = (int64_t)bench->n_longest,
         .threads = (int64_t)row->threads,
         .kv = row->kv,
+        .pin = bench->args->session.pin,
     };
     return bench->sessions[row->group] ? CLI_DONE
                                        : cli_session_open(bench->table.model, &args, &bench->sessions[row->group]);

@@ -34,6 +34,12 @@ const struct cli_choice cli_progress_choices[] = {
     {NULL, 0, NULL},
 };
 
+static void warn(void *ctx, const char *sentence)
+{
+    (void)ctx;
+    fprintf(stderr, "tegula: warning: %s\n", sentence);
+}
+
 enum teg_status cli_model_try(const char *path, const struct cli_model_args *args, bool vocab_only,
                               struct teg_model **model, struct teg_error *err)
 {
@@ -44,6 +50,8 @@ enum teg_status cli_model_try(const char *path, const struct cli_model_args *arg
     options.vocab_only = vocab_only;
     options.tokenizer_path = args->tokenizer;
     options.target = args->target;
+    options.pack_cache_dir = args->pack_cache;
+    options.on_warning = warn;
     options.progress = cli_progress_update;
     options.progress_ctx = &progress;
     cli_progress_begin(&progress, (enum cli_progress_when)args->progress, "load", "bytes");
@@ -81,6 +89,7 @@ int cli_session_open(const struct teg_model *model, const struct cli_session_arg
     options.chunk_tokens = (uint32_t)settled.chunk;
     options.context_tokens = (uint32_t)args->ctx;
     options.kv_type = (enum teg_kv_type)args->kv;
+    options.pin_threads = args->pin;
     if (teg_session_new(model, &options, session, &err) != TEG_OK)
         return cli_fail_library(&err);
     cli_interrupt_watch(*session);

@@ -11,9 +11,15 @@ extern const struct cli_choice cli_modes[], cli_kv_types[], cli_progress_choices
 /* ---- model ---- */
 
 struct cli_model_args {
-    const char *tokenizer, *target;
+    const char *tokenizer, *target, *pack_cache;
     int mode, progress;
 };
+
+#define CLI_PACK_CACHE_OPTION(args, field)                                                                             \
+    {                                                                                                                  \
+        .name = "pack-cache", .type = CLI_TEXT, .offset = offsetof(args, field.pack_cache), .placeholder = "DIR",      \
+        .help = "keep packed weights in this folder, so that the next start is quicker; changes no result"             \
+    }
 
 #define CLI_TOKENIZER_OPTION(args, field)                                                                              \
     {                                                                                                                  \
@@ -50,7 +56,14 @@ int cli_model_open(const char *path, const struct cli_model_args *args, bool voc
 struct cli_session_args {
     int64_t chunk, ctx, threads;
     int kv;
+    bool pin;
 };
+
+#define CLI_PIN_OPTION(args, field)                                                                                    \
+    {                                                                                                                  \
+        .name = "pin", .type = CLI_FLAG, .offset = offsetof(args, field.pin),                                          \
+        .help = "keep each thread on a CPU of its own, fast ones first; for machines that run nothing else"            \
+    }
 
 #define CLI_THREADS_HELP "threads (default: one for each CPU that the process may use)"
 #define CLI_CHUNK_OPTION(args, field)                                                                                  \

@@ -60,6 +60,7 @@ static const struct cli_option option_table[] = {
      .initial = "60",
      .help = "time to spend; each candidate runs at least once after a short warm-up"},
     CLI_KV_OPTION(struct tune_args, session),
+    CLI_PIN_OPTION(struct tune_args, session),
     {.name = "html",
      .type = CLI_TEXT,
      .offset = ARG(html),
@@ -72,6 +73,7 @@ static const struct cli_option option_table[] = {
              "not given"},
     {.name = "json", .type = CLI_FLAG, .offset = ARG(json), .help = "the table and the choice as one JSON document"},
     CLI_MODE_OPTION(struct tune_args, model),
+    CLI_PACK_CACHE_OPTION(struct tune_args, model),
     CLI_TOKENIZER_OPTION(struct tune_args, model),
     CLI_PROGRESS_OPTION(struct tune_args, model),
 };
@@ -136,7 +138,8 @@ static int run_candidate(struct tune *t, struct bench_row *row, size_t n, double
     const struct cli_session_args args = {.chunk = (int64_t)row->chunk,
                                           .ctx = (int64_t)row->n_tokens,
                                           .threads = (int64_t)row->threads,
-                                          .kv = t->args->session.kv};
+                                          .kv = t->args->session.kv,
+                                          .pin = t->args->session.pin};
     struct teg_session *session = NULL;
     struct teg_prefill_options options;
     struct teg_error err = {0};

@@ -133,6 +133,14 @@ struct teg_model_options {
     teg_progress_fn progress;   /* called while loading, units are bytes; may be NULL */
     void *progress_ctx;
     const char *target; /* packages: "iOS17", "macOS15", …: fail where the package needs a newer system; NULL: any */
+    /* A folder (made where it is missing) that keeps packed weights: fast mode writes them there once, one file for
+     * each model and kind of CPU, and later opens map that file instead of packing. A file that is damaged, or not of
+     * this model and version, is written again. Never an error: what goes wrong is a warning. Whoever can write to the
+     * folder can change the model. NULL: none. */
+    const char *pack_cache_dir;
+    /* Things that do not fail but should be known, one sentence each, from the calling thread; may be NULL. */
+    void (*on_warning)(void *ctx, const char *sentence);
+    void *on_warning_ctx;
 };
 
 TEG_API void teg_model_options_default(struct teg_model_options *options);
@@ -252,6 +260,7 @@ enum teg_kv_type {
     TEG_KV_I16, /* 16-bit integers, one scale for each token and head: multiplied as integers */
     TEG_KV_Q8,  /* 8 bits, scale and offset for each 32 components: 9 bits in all; i16 arithmetic */
     TEG_KV_Q4,  /* 4 bits, the same: 5 bits in all */
+    TEG_KV_I8,  /* 8-bit integers, one scale for each token and head: 9 bits in all; multiplied as bytes */
 };
 
 struct teg_session_options {
@@ -260,6 +269,10 @@ struct teg_session_options {
     uint32_t chunk_tokens;   /* prompt tokens per forward pass, 1 to 65,536; default 256 */
     uint32_t context_tokens; /* most tokens the session may hold; 0: what the model was trained for */
     enum teg_kv_type kv_type;
+    /* Each thread stays on a CPU of its own, the fastest ones first; the calling thread only while it is inside a call.
+     * For machines that run nothing else: where something else runs, a pinned thread waits for it. Ignored where the
+     * system has no such call, and by models that run op by op. */
+    bool pin_threads;
 };
 TEG_API void teg_session_options_default(struct teg_session_options *options);
 
@@ -467,6 +480,7 @@ struct teg_recognition {
     struct teg_text composites; /* "1 embedding, 5 rms_norm, …": what the ops became; a model only */
     struct teg_text ops;        /* the graph, an op a line; a model only */
     struct teg_text reason;     /* why it is no model; else empty */
+    struct teg_text call;       /* no model, but run op by op as one: lines "input      ids: tokens"; else empty */
 };
 /* NULL: the default function. On success the texts belong to the caller. */
 TEG_API enum teg_status teg_program_recognise(const struct teg_program *program, const char *function,
@@ -730,13 +744,16 @@ struct teg_quantize_options {
     void *progress_ctx;
     void (*on_weight)(void *ctx, const struct teg_quantize_weight *weight); /* when all is whole; may be NULL */
     void *on_weight_ctx;
+    bool again; /* weights that are encoded already get another encoding, from the numbers that they have; f16: decoded
+                 */
 };
 TEG_API void teg_quantize_options_default(struct teg_quantize_options *options);
 
 /* Writes the package at `input` again, as `output` (which must end in ".mlpackage"), its dense weights encoded and all
- * else as it is, tokenizer files included. The program must be of iOS 18 or later. NaN and infinities in a weight are
- * an error that names row and column. `report` may be NULL. On failure nothing is left under the output's name that was
- * not there before. Any number of calls may run at once. */
+ * else as it is, tokenizer files included. A program before iOS 18 gets the forms that its system has (int8 by channel
+ * or tensor, palettes by tensor, pruning alone), one of iOS 15 becomes one of iOS 16; any other rule is an error that
+ * names what it needs. NaN and infinities in a weight are an error that names row and column. `report` may be NULL. On
+ * failure nothing is left under the output's name that was not there before. Any number of calls may run at once. */
 TEG_API enum teg_status teg_quantize_package(const char *input, const char *output,
                                              const struct teg_quantize_options *options,
                                              struct teg_convert_report *report, struct teg_error *err);

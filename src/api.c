@@ -15,6 +15,7 @@
 #include "format/source.h"
 #include "lm.h"
 #include "model.h"
+#include "pack_cache.h"
 #include "package.h"
 #include "plan/plan.h"
 #include "plan/work.h"
@@ -206,15 +207,18 @@ static void place_step(const void *ctx, uint32_t step, char *text, size_t n)
         (void)snprintf(text + used, n - (size_t)used, " (layer %ld)", layer);
 }
 
-static enum teg_status open_graph(struct teg_model *model, const struct teg_model_options *o,
+static enum teg_status open_graph(struct teg_model *model, const char *path, const struct teg_model_options *o,
                                   const struct teg_allocator *allocator, uint64_t total_bytes, struct teg_error *err)
 {
     if (!model->program)
         TRY(teg_build(model->source, &model->arena, &model->graph, &model->hparams, err));
     const struct teg_plan_options options = {.fast = wants_fast(model, o->mode)};
-    const struct teg_pack_hooks hooks = {
+    struct teg_pack_hooks hooks = {
         .release = release_pages, .progress = o->progress, .progress_ctx = o->progress_ctx, .total_bytes = total_bytes};
+    struct teg_pack_cache cache;
     TRY(teg_plan_new(model->graph, &model->cpu, &options, &model->arena, &model->plan, err));
+    TRY(teg_pack_cache_of(path, o, model->plan, &model->arena, &cache, err));
+    hooks.cache = cache.path ? &cache : NULL;
     TRY(teg_plan_pack(model->plan, &model->cpu, allocator, &hooks, err));
     model->run = (struct teg_run_model){.plan = model->plan,
                                         .allocator = allocator,
@@ -284,7 +288,7 @@ static enum teg_status open_parts(struct teg_model *model, const char *path, con
         FAIL(err, TEG_ERR_INTERRUPTED,
              "interrupted: opening %s: expected to finish, found a request to stop; open it again", path);
     if (!o->vocab_only && !model->lm)
-        TRY(open_graph(model, o, allocator, total_bytes, err));
+        TRY(open_graph(model, path, o, allocator, total_bytes, err));
     fill_graph_info(model);
     model->run.allocator = allocator;
     model->run.weights_bytes = model->info.weights_bytes;

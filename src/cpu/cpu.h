@@ -36,6 +36,17 @@ struct teg_cpu {
 };
 
 void teg_cpu_detect(struct teg_cpu *cpu);
+
+/* cpu/topology.c: the CPUs that this process may run on, and how they differ. */
+#define TEG_CPU_MOST 1024u
+struct teg_topology {
+    uint32_t n_speeds;
+    uint32_t speeds[TEG_CPU_MOST]; /* of CPU i, in any unit; 0: unknown or not ours */
+    uint32_t n_order;
+    uint32_t order[TEG_CPU_MOST]; /* ours, best first: fast ones, then second threads of a core */
+};
+/* `root` stands for "/sys/devices/system/cpu" (tests); NULL: that. Where it says nothing, all CPUs are alike. */
+void teg_topology_detect(const char *root, struct teg_topology *topology);
 const char *teg_isa_name(enum teg_isa isa);
 
 #endif

@@ -60,6 +60,15 @@ static void dump_step(const struct teg_graph *g, const struct teg_step *s, struc
     teg_buf_puts(out, "\n");
 }
 
+/* Rows of one token are no work to share: only these stages have threads wait for one another. */
+static uint32_t count_free(const struct teg_plan *plan)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < plan->n_stages; i++)
+        n += !plan->stages[i].rows;
+    return n;
+}
+
 void teg_plan_dump(const struct teg_plan *plan, const struct teg_graph *g, struct teg_buf *out)
 {
     static const char *const slots[] = {
@@ -72,11 +81,13 @@ void teg_plan_dump(const struct teg_plan *plan, const struct teg_graph *g, struc
         [TEG_ATTEND_KNOWN_CPU] = "integers by the table of known CPUs",
         [TEG_ATTEND_MEASURED] = "integers by measurement",
     };
-    teg_buf_printf(out,
-                   "%u steps in %u stages; arena %zu bytes a token; scratch %zu bytes a worker; KV %zu elements for %d "
-                   "tokens; logits %u rows at a time\nkernels:",
-                   plan->n_steps, plan->n_stages, plan->row_floats * sizeof(float), plan->worker_floats * sizeof(float),
-                   plan->kv_block_elements, TEG_TILE_TOKENS, plan->head_rows);
+    teg_buf_printf(
+        out,
+        "%u steps in %u stages; barriers: %u for a chunk, %u for one token; arena %zu bytes a token; scratch "
+        "%zu bytes a worker; KV %zu elements for %d tokens; logits %u rows at a time\nkernels:",
+        plan->n_steps, plan->n_stages, plan->n_stages + (plan->n_rope_tables > 0), count_free(plan),
+        plan->row_floats * sizeof(float), plan->worker_floats * sizeof(float), plan->kv_block_elements, TEG_TILE_TOKENS,
+        plan->head_rows);
     for (size_t i = 0; i < sizeof slots / sizeof *slots; i++)
         teg_buf_printf(out, " %s=%s", slots[i], plan->kernels.isa_of_slot[i]);
     teg_buf_printf(out, "\nattention:");
@@ -84,8 +95,8 @@ void teg_plan_dump(const struct teg_plan *plan, const struct teg_graph *g, struc
         teg_buf_printf(out, " %s=%s", teg_kv_type_name((enum teg_kv_type)type), plan->attend.of[type].name);
     teg_buf_printf(out, " (%s)", choices[plan->attend.choice]);
     if (plan->gemm)
-        teg_buf_printf(out, "\npacked weights: %zu bytes in place of %zu", plan->packed.n_bytes,
-                       plan->packed.replaced_bytes);
+        teg_buf_printf(out, "\npacked weights: %zu bytes in place of %zu%s", plan->packed.n_bytes,
+                       plan->packed.replaced_bytes, plan->packed.map.bytes ? ", mapped from the cache" : "");
     teg_buf_puts(out, "\n");
     for (uint32_t i = 0; i < plan->n_stages; i++) {
         const struct teg_stage *const stage = &plan->stages[i];

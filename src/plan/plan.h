@@ -10,6 +10,8 @@
 #define TEG_PLAN_PLAN_H
 
 #include "base/arena.h"
+#include "base/filemap.h"
+#include "base/hash.h"
 #include "base/text.h"
 #include "graph/graph.h"
 #include "kernel/attend.h"
@@ -116,9 +118,10 @@ struct teg_plan {
     uint32_t vocab, head_rows;           /* logits are made for up to head_rows rows at a time */
     struct teg_packed {                  /* weights in the layout of their kernel, one block of memory */
         const struct teg_allocator *allocator;
-        void *memory;
+        const void *memory; /* of the allocator, or in `map` */
         size_t n_bytes;
-        size_t replaced_bytes; /* of the source, not needed any more */
+        struct teg_filemap map; /* empty, or the cache file that they lie in */
+        size_t replaced_bytes;  /* of the source, not needed any more */
     } packed;
 };
 
@@ -131,8 +134,17 @@ struct teg_plan_options {
 enum teg_status teg_plan_new(const struct teg_graph *graph, const struct teg_cpu *cpu,
                              const struct teg_plan_options *options, struct teg_arena *arena, struct teg_plan **plan,
                              struct teg_error *err);
-/* plan/pack.c: packs the weights of a fast plan; a plan without any is left as it is. */
+/* Where packed weights are kept for the next start; plan/cache.c. */
+struct teg_pack_cache {
+    const char *path;                              /* of the file, in a folder that exists */
+    struct teg_hash source;                        /* of what says that the model's files are the same */
+    void (*warn)(void *ctx, const char *sentence); /* the cache was of no use, and why; may be NULL */
+    void *warn_ctx;
+};
+
+/* plan/pack.c: packs the weights of a fast plan, or finds them in the cache; a plan without any is left as it is. */
 struct teg_pack_hooks {
+    const struct teg_pack_cache *cache;                           /* NULL: none */
     void (*release)(void *ctx, const void *data, size_t n_bytes); /* these source bytes were read; may be NULL */
     teg_progress_fn progress;                                     /* of total_bytes source bytes; may be NULL */
     void *release_ctx, *progress_ctx;

@@ -1,8 +1,8 @@
 /* run/executor.c: one stage after the other, each cut into slices for the pool.
  *
  * How a stage is cut depends on T and the number of threads, and may: kernels promise that an output never depends on
- * the slice it was computed in. Linear steps are cut by output columns, attention by KV head and block of tokens, row
- * steps by tokens. A stage too small to share runs on the calling thread. */
+ * the slice it was computed in. Linear steps are cut by output columns (and rows), attention by KV head and block of
+ * tokens (cut.c), row steps by tokens. A stage too small to share runs on the calling thread. */
 #include "run/executor.h"
 
 #include <math.h>
@@ -10,11 +10,11 @@
 
 #include "base/check.h"
 #include "dtype/round.h"
+#include "run/cut.h"
 
-#define SLICES_PER_THREAD 4              /* linear: enough to even out, few enough to be cheap */
-#define LINEAR_COLUMNS TEG_QGEMM_COLUMNS /* columns are cut in multiples of this */
-#define ROWS_PER_SLICE 8                 /* row steps: fewer are not worth a wake-up */
-#define ROWS_AT_A_TIME 16                /* row steps: what one step wrote is still near for the next */
+#define KNOWN_CUTS 8      /* steps of a stage whose cut is looked up; more are rare */
+#define ROWS_PER_SLICE 8  /* row steps: fewer are not worth a wake-up */
+#define ROWS_AT_A_TIME 16 /* row steps: what one step wrote is still near for the next */
 
 /* Address of a row of an operand. */
 static float *row_of(const struct teg_pass *p, const struct teg_operand *x, size_t row)
@@ -188,30 +188,47 @@ static void run_rows(const struct teg_pass *p, const struct teg_step *s, size_t 
 
 /* ---- steps with a cut of their own ---- */
 
-static size_t linear_columns(const struct teg_pass *p, const struct teg_step *s)
+struct stage_job {
+    const struct teg_pass *pass;
+    const struct teg_stage *stage;
+    size_t rows_per_slice;
+    struct teg_linear_cut cuts[KNOWN_CUTS]; /* of the stage's first linear steps: slices are many, cuts few */
+};
+
+static struct teg_linear_cut cut_of(const struct teg_pass *p, const struct teg_step *s)
 {
-    const size_t n_slices = teg_pool_threads(p->pool) * SLICES_PER_THREAD;
-    const size_t columns = (s->out.width + n_slices - 1) / n_slices;
-    return (columns + LINEAR_COLUMNS - 1) / LINEAR_COLUMNS * LINEAR_COLUMNS;
+    return teg_cut_linear(s->out.width, p->n_rows, teg_pool_threads(p->pool));
 }
 
-static void run_gemm(const struct teg_pass *p, const struct teg_step *s, size_t slice, float *scratch)
+/* Rows and columns of one slice. */
+struct range {
+    size_t row, n_rows, n0, n1;
+};
+
+static struct range range_of(const struct teg_pass *p, const struct teg_step *s, const struct teg_linear_cut *cut,
+                             size_t slice)
 {
-    const size_t columns = linear_columns(p, s), n0 = slice * columns;
-    struct teg_qgemm_args args = {.x = row_of(p, &s->a, p->row0),
+    const size_t first = slice / cut->n_column_slices * cut->rows, n0 = slice % cut->n_column_slices * cut->columns;
+    return (struct range){p->row0 + first, teg_min(cut->rows, p->n_rows - first), n0,
+                          teg_min(n0 + cut->columns, s->out.width)};
+}
+
+static void run_gemm(const struct teg_pass *p, const struct teg_step *s, const struct range *r, float *scratch)
+{
+    struct teg_qgemm_args args = {.x = row_of(p, &s->a, r->row),
                                   .x_stride_bytes = s->a.stride * sizeof(float),
                                   .terms = s->terms,
                                   .w = s->weight,
                                   .w_dtype = s->weight_dtype,
                                   .w_form = s->encoding ? &s->form : NULL,
                                   .bias = s->bias,
-                                  .residual = s->residual.used ? row_of(p, &s->residual, p->row0) : NULL,
-                                  .y = row_of(p, &s->out, p->row0),
+                                  .residual = s->residual.used ? row_of(p, &s->residual, r->row) : NULL,
+                                  .y = row_of(p, &s->out, r->row),
                                   .y_stride = s->out.stride,
-                                  .n_tokens = p->n_rows,
+                                  .n_tokens = r->n_rows,
                                   .k = s->k,
-                                  .n0 = n0,
-                                  .n1 = teg_min(n0 + columns, s->out.width),
+                                  .n0 = r->n0,
+                                  .n1 = r->n1,
                                   .scratch = scratch};
     if (s->glu) {
         args.glu = glu_kernel(p, s);
@@ -224,49 +241,34 @@ static void run_gemm(const struct teg_pass *p, const struct teg_step *s, size_t 
     s->gemm->run(&args);
 }
 
-static void run_linear(const struct teg_pass *p, const struct teg_step *s, size_t slice, float *scratch)
+static void run_linear(const struct teg_pass *p, const struct teg_step *s, const struct range *r, float *scratch)
 {
-    const size_t columns = linear_columns(p, s), n0 = slice * columns;
-    const struct teg_linear_args args = {.x = row_of(p, &s->a, p->row0),
+    const struct teg_linear_args args = {.x = row_of(p, &s->a, r->row),
                                          .x_stride = s->a.stride,
                                          .w = s->weight,
                                          .w_dtype = s->weight_dtype,
                                          .w_row_bytes = s->weight_row_bytes,
                                          .w_encoding = s->encoding,
                                          .bias = s->bias,
-                                         .residual = s->residual.used ? row_of(p, &s->residual, p->row0) : NULL,
-                                         .y = row_of(p, &s->out, p->row0),
+                                         .residual = s->residual.used ? row_of(p, &s->residual, r->row) : NULL,
+                                         .y = row_of(p, &s->out, r->row),
                                          .y_stride = s->out.stride,
-                                         .n_tokens = p->n_rows,
+                                         .n_tokens = r->n_rows,
                                          .k = s->k,
-                                         .n0 = n0,
-                                         .n1 = teg_min(n0 + columns, s->out.width),
+                                         .n0 = r->n0,
+                                         .n1 = r->n1,
                                          .scratch = scratch};
     p->plan->kernels.linear_f32(&args);
 }
 
-/* Attention's cut: tokens in blocks so that tokens · group fills the kernel's rows; a group too wide for that in parts,
- * and so is any group while there are too few slices for the threads: reading a page twice costs less than waiting. */
-struct attention_cut {
-    size_t group, group_part, n_parts, tokens, n_blocks;
-};
-
-static struct attention_cut cut_attention(const struct teg_pass *p, const struct teg_step *s)
+static struct teg_attention_cut cut_attention(const struct teg_pass *p, const struct teg_step *s)
 {
-    struct attention_cut c = {.group = s->n_heads / s->n_kv_heads};
-    c.group_part = teg_min(c.group, TEG_ATTENTION_ROWS);
-    c.tokens = teg_max(1, TEG_ATTENTION_ROWS / c.group_part);
-    c.n_blocks = (p->n_rows + c.tokens - 1) / c.tokens;
-    const size_t n_threads = teg_pool_threads(p->pool), n_slices = c.n_blocks * s->n_kv_heads;
-    if (n_threads > 1 && n_slices < 2 * n_threads)
-        c.group_part = teg_max(1, c.group_part * n_slices / (2 * n_threads));
-    c.n_parts = (c.group + c.group_part - 1) / c.group_part;
-    return c;
+    return teg_cut_attention(s->n_heads, s->n_kv_heads, p->n_rows, teg_pool_threads(p->pool));
 }
 
 static void run_attention(const struct teg_pass *p, const struct teg_step *s, size_t slice, float *scratch)
 {
-    const struct attention_cut c = cut_attention(p, s);
+    const struct teg_attention_cut c = cut_attention(p, s);
     /* The last tokens see the most keys: they go first. */
     const size_t block = c.n_blocks - 1 - slice / (s->n_kv_heads * c.n_parts);
     const size_t part = slice % c.n_parts, head = slice / c.n_parts % s->n_kv_heads;
@@ -292,25 +294,37 @@ static void run_attention(const struct teg_pass *p, const struct teg_step *s, si
     p->plan->attend.of[p->kv_type].run(&args);
 }
 
-static size_t count_slices(const struct teg_pass *p, const struct teg_step *s)
+static struct teg_linear_cut known_cut(const struct stage_job *job, uint32_t i)
 {
+    return i < KNOWN_CUTS ? job->cuts[i] : cut_of(job->pass, &job->pass->plan->steps[job->stage->first_step + i]);
+}
+
+static size_t count_slices(const struct stage_job *job, uint32_t i)
+{
+    const struct teg_step *const s = &job->pass->plan->steps[job->stage->first_step + i];
     if (s->is_gate)
         return 0;
-    if (s->kind == TEG_STEP_LINEAR) {
-        const size_t columns = linear_columns(p, s);
-        return (s->out.width + columns - 1) / columns;
-    }
-    const struct attention_cut c = cut_attention(p, s);
+    if (s->kind == TEG_STEP_LINEAR)
+        return known_cut(job, i).n_slices;
+    const struct teg_attention_cut c = cut_attention(job->pass, s);
     return c.n_blocks * c.n_parts * s->n_kv_heads;
 }
 
-/* ---- stages ---- */
+/* Cuts each step of the stage and counts the slices. */
+static size_t cut_stage(struct stage_job *job)
+{
+    const struct teg_pass *const p = job->pass;
+    size_t n_slices = 0;
+    for (uint32_t i = 0; i < job->stage->n_steps; i++) {
+        const struct teg_step *const s = &p->plan->steps[job->stage->first_step + i];
+        if (s->kind == TEG_STEP_LINEAR && i < KNOWN_CUTS)
+            job->cuts[i] = cut_of(p, s);
+        n_slices += count_slices(job, i);
+    }
+    return n_slices;
+}
 
-struct stage_job {
-    const struct teg_pass *pass;
-    const struct teg_stage *stage;
-    size_t rows_per_slice;
-};
+/* ---- stages ---- */
 
 static void run_row_slice(void *ctx, size_t slice, size_t worker)
 {
@@ -342,12 +356,18 @@ static void run_free_slice(void *ctx, size_t slice, size_t worker)
     float *const scratch = p->scratch + worker * p->scratch_stride;
     for (uint32_t i = 0; i < job->stage->n_steps; i++) {
         const struct teg_step *const s = &p->plan->steps[job->stage->first_step + i];
-        const size_t n = count_slices(p, s);
+        const size_t n = count_slices(job, i);
         if (slice >= n) {
             slice -= n;
             continue;
         }
-        (s->kind != TEG_STEP_LINEAR ? run_attention : s->gemm ? run_gemm : run_linear)(p, s, slice, scratch);
+        if (s->kind != TEG_STEP_LINEAR) {
+            run_attention(p, s, slice, scratch);
+            return;
+        }
+        const struct teg_linear_cut cut = known_cut(job, i);
+        const struct range range = range_of(p, s, &cut, slice);
+        (s->gemm ? run_gemm : run_linear)(p, s, &range, scratch);
         return;
     }
 }
@@ -382,15 +402,11 @@ static bool run_stages(struct teg_pass *p, uint32_t first, uint32_t last)
 {
     for (uint32_t i = first; i < last; i++) {
         const struct teg_stage *const stage = &p->plan->stages[i];
-        struct stage_job job = {p, stage, rows_per_slice(p, p->n_rows)};
+        struct stage_job job = {.pass = p, .stage = stage, .rows_per_slice = rows_per_slice(p, p->n_rows)};
         if (atomic_load_explicit(p->stop, memory_order_relaxed))
             return false;
-        size_t n_slices = 0;
-        if (stage->rows)
-            n_slices = (p->n_rows + job.rows_per_slice - 1) / job.rows_per_slice;
-        else
-            for (uint32_t k = 0; k < stage->n_steps; k++)
-                n_slices += count_slices(p, &p->plan->steps[stage->first_step + k]);
+        const size_t n_slices =
+            stage->rows ? (p->n_rows + job.rows_per_slice - 1) / job.rows_per_slice : cut_stage(&job);
         teg_pool_run(p->pool, stage->rows ? run_row_slice : run_free_slice, &job, n_slices);
         if (p->overflow && !stage->rows)
             teg_pool_run(p->pool, round_row_slice, &job, (p->n_rows + job.rows_per_slice - 1) / job.rows_per_slice);
@@ -441,7 +457,7 @@ static void run_rope_tables(void *ctx, size_t slice, size_t worker)
 
 bool teg_pass_body(struct teg_pass *p)
 {
-    struct stage_job job = {p, NULL, rows_per_slice(p, p->n_tokens)};
+    struct stage_job job = {.pass = p, .rows_per_slice = rows_per_slice(p, p->n_tokens)};
     p->row0 = 0;
     p->n_rows = p->n_tokens;
     teg_pool_run(p->pool, run_rope_tables, &job, (p->n_tokens + job.rows_per_slice - 1) / job.rows_per_slice);

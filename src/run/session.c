@@ -52,6 +52,7 @@ struct sizes {
     uint32_t n_threads, chunk;
     size_t context;
     enum teg_kv_type kv_type;
+    bool pin;
     size_t activations, logits, scratch_stride, scratch, block;
 };
 
@@ -65,6 +66,7 @@ static enum teg_status settle(const struct teg_run_model *m, const struct teg_se
     s->chunk = o.chunk_tokens;
     s->context = o.context_tokens ? o.context_tokens : m->context_tokens;
     s->kv_type = o.kv_type == TEG_KV_AUTO ? m->default_kv : o.kv_type;
+    s->pin = o.pin_threads;
     if (s->n_threads < 1)
         s->n_threads = 1;
     if (s->n_threads > TEG_POOL_MAX_THREADS)
@@ -178,6 +180,21 @@ static enum teg_status session_alloc(const struct teg_run_model *m, const struct
     return TEG_OK;
 }
 
+static enum teg_status new_pool(const struct sizes *sizes, const struct teg_allocator *allocator,
+                                struct teg_pool **pool, struct teg_error *err)
+{
+    struct teg_topology topology;
+    if (sizes->n_threads > 1 || sizes->pin)
+        teg_topology_detect(NULL, &topology);
+    else
+        topology.n_speeds = topology.n_order = 0;
+    const struct teg_pool_places places = {.speeds = topology.speeds,
+                                           .n_speeds = topology.n_speeds,
+                                           .pin_to = topology.order,
+                                           .n_pin_to = sizes->pin ? topology.n_order : 0};
+    return teg_pool_new_placed(sizes->n_threads, &places, allocator, pool, err);
+}
+
 enum teg_status teg_run_session_new(const struct teg_run_model *m, const struct teg_session_options *options,
                                     struct teg_session **session, struct teg_error *err)
 {
@@ -185,7 +202,7 @@ enum teg_status teg_run_session_new(const struct teg_run_model *m, const struct 
     struct teg_session *s = NULL;
     TRY(settle(m, options, &sizes, err));
     TRY(session_alloc(m, &sizes, &s, err));
-    const enum teg_status status = teg_pool_new(sizes.n_threads, m->allocator, &s->pool, err);
+    const enum teg_status status = new_pool(&sizes, m->allocator, &s->pool, err);
     if (status != TEG_OK) {
         run_session_free(s);
         return status;
@@ -269,10 +286,36 @@ static enum teg_status interrupted(struct teg_session *s, size_t n_done, size_t 
          n, n_done);
 }
 
+/* Memory is there. */
+static enum teg_status run_chunks(struct teg_session *s, const int32_t *ids, size_t n,
+                                  const struct teg_prefill_options *o, struct teg_error *err)
+{
+    for (size_t done = 0; done < n;) {
+        s->pass.ids = ids + done;
+        s->pass.n_tokens = teg_min(n - done, s->pass.max_tokens);
+        s->pass.first_position = s->length;
+        s->pass.chunk_row = done;
+        const bool last = done + s->pass.n_tokens == n;
+        if (!teg_pass_body(&s->pass) || !run_head(s, o, done, last)) {
+            atomic_store(&s->stop, false);
+            return interrupted(s, done, n, err);
+        }
+        note_overflow(s);
+        memcpy(s->ids + s->length, ids + done, s->pass.n_tokens * sizeof *ids);
+        s->length += s->pass.n_tokens;
+        done += s->pass.n_tokens;
+        s->has_logits = last;
+        if (o->progress && !o->progress(o->progress_ctx, done, n) && !last)
+            return interrupted(s, done, n, err);
+    }
+    return TEG_OK;
+}
+
 static enum teg_status run_session_prefill(struct teg_session *s, const int32_t *ids, size_t n,
                                            const struct teg_prefill_options *options, struct teg_error *err)
 {
     struct teg_prefill_options o;
+    struct teg_pool_caller caller;
     teg_prefill_options_default(&o);
     TRY(teg_options_read(&o, sizeof o, options, err));
     TRY(check_ids(s, ids, n, err));
@@ -282,25 +325,10 @@ static enum teg_status run_session_prefill(struct teg_session *s, const int32_t 
     s->pass.blocks = s->kv.blocks;
     s->pass.on_value = o.on_value;
     s->pass.on_value_ctx = o.on_value_ctx;
-    for (size_t done = 0; done < n;) {
-        s->pass.ids = ids + done;
-        s->pass.n_tokens = teg_min(n - done, s->pass.max_tokens);
-        s->pass.first_position = s->length;
-        s->pass.chunk_row = done;
-        const bool last = done + s->pass.n_tokens == n;
-        if (!teg_pass_body(&s->pass) || !run_head(s, &o, done, last)) {
-            atomic_store(&s->stop, false);
-            return interrupted(s, done, n, err);
-        }
-        note_overflow(s);
-        memcpy(s->ids + s->length, ids + done, s->pass.n_tokens * sizeof *ids);
-        s->length += s->pass.n_tokens;
-        done += s->pass.n_tokens;
-        s->has_logits = last;
-        if (o.progress && !o.progress(o.progress_ctx, done, n) && !last)
-            return interrupted(s, done, n, err);
-    }
-    return TEG_OK;
+    teg_pool_enter(s->pool, &caller);
+    const enum teg_status status = run_chunks(s, ids, n, &o, err);
+    teg_pool_leave(&caller);
+    return status;
 }
 
 static enum teg_status run_session_decode(struct teg_session *s, int32_t id, struct teg_error *err)

@@ -1,6 +1,8 @@
 /* Thread pool: every slice exactly once, in one job or a hundred thousand, with more threads than CPUs, and from two
- * callers at once. Failed checks inside slices are counted, not asserted: cmocka's asserts belong to one thread. */
+ * callers at once; slow CPUs leave the end to fast ones. Failed checks inside slices are counted, not asserted:
+ * cmocka's asserts belong to one thread. */
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -240,6 +242,138 @@ static void test_no_room_for_threads(void **state)
         strstr(err.message, "cannot start threads: operating system: expected 256 threads, found room for "));
 }
 
+/* ---- big and little CPUs ---- */
+
+/* Worker i is on CPU i; each slice notes who ran it and takes as long as its worker's CPU needs. */
+struct uneven {
+    const uint32_t *speeds;
+    atomic_size_t n_taken[8];
+    atomic_size_t n_once;
+    unsigned slice_us; /* on a CPU of speed 100 */
+    bool is_paced;
+};
+
+static uint32_t cpu_is_worker(void *ctx, size_t worker)
+{
+    (void)ctx;
+    return (uint32_t)worker;
+}
+
+static void uneven_slice(void *ctx, size_t slice, size_t worker)
+{
+    struct uneven *const u = ctx;
+    (void)slice;
+    atomic_fetch_add(&u->n_taken[worker], 1);
+    atomic_fetch_add(&u->n_once, 1);
+    if (u->is_paced)
+        usleep(u->slice_us * 100 / u->speeds[worker]);
+}
+
+static struct teg_pool *uneven_pool(const uint32_t *speeds, size_t n)
+{
+    const struct teg_pool_places places = {.speeds = speeds, .n_speeds = n, .cpu_of = cpu_is_worker};
+    struct teg_pool *pool = NULL;
+    assert_int_equal(teg_pool_new_placed(n, &places, NULL, &pool, NULL), TEG_OK);
+    return pool;
+}
+
+/* One CPU is twenty times slower than the other three: once speeds are known, it takes no slice of a short job. */
+static void test_slow_cpu_leaves_short_jobs(void **state)
+{
+    (void)state;
+    static const uint32_t speeds[4] = {100, 100, 100, 5};
+    struct teg_pool *const pool = uneven_pool(speeds, 4);
+    struct uneven u = {.speeds = speeds, .slice_us = 2000, .is_paced = true};
+    for (int i = 0; i < 4; i++) /* everybody has been seen once */
+        teg_pool_run(pool, uneven_slice, &u, 8);
+    atomic_store(&u.n_taken[3], 0);
+    for (int i = 0; i < 10; i++)
+        teg_pool_run(pool, uneven_slice, &u, 8);
+    assert_int_equal(atomic_load(&u.n_taken[3]), 0);
+    assert_int_equal(atomic_load(&u.n_once), 14 * 8);
+    teg_pool_free(pool);
+}
+
+/* Of a long job it takes what it is worth, and leaves the end alone. */
+static void test_slow_cpu_helps_with_long_jobs(void **state)
+{
+    (void)state;
+    static const uint32_t speeds[2] = {100, 25};
+    struct teg_pool *const pool = uneven_pool(speeds, 2);
+    struct uneven u = {.speeds = speeds, .slice_us = 1000, .is_paced = true};
+    for (int i = 0; i < 3; i++)
+        teg_pool_run(pool, uneven_slice, &u, 60);
+    const size_t slow = atomic_load(&u.n_taken[1]);
+    assert_int_equal(atomic_load(&u.n_once), 180);
+    assert_true(slow > 0 && slow < 90);
+    teg_pool_free(pool);
+}
+
+/* Whatever speeds say, also about a caller that is the slowest, and about unknown CPUs: every slice once. */
+static void test_any_speeds(void **state)
+{
+    (void)state;
+    static const uint32_t rows[][4] = {{1, 100, 100, 100}, {100, 1, 1, 1}, {0, 5, 0, 7}, {3, 3, 3, 3}, {9, 8, 7, 6}};
+    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+        struct teg_pool *const pool = uneven_pool(rows[r], 4);
+        static struct job job;
+        for (size_t i = 0; i < 200; i++)
+            assert_true(run_once(pool, &job, i % 40));
+        teg_pool_free(pool);
+    }
+}
+
+#if defined(__linux__)
+struct seen_masks {
+    cpu_set_t masks[2];
+    atomic_int n;
+};
+
+static void note_mask(void *ctx, size_t slice, size_t worker)
+{
+    struct seen_masks *const s = ctx;
+    (void)slice;
+    (void)sched_getaffinity(0, sizeof(cpu_set_t), &s->masks[worker & 1]);
+    atomic_fetch_add(&s->n, 1);
+    usleep(2000); /* so that both take one */
+}
+
+/* Only where asked for, and the caller only between enter and leave. */
+static void test_pinning(void **state)
+{
+    (void)state;
+    cpu_set_t before, after;
+    uint32_t ours[2];
+    size_t n = 0;
+    assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
+    for (uint32_t i = 0; i < CPU_SETSIZE && n < 2; i++)
+        if (CPU_ISSET(i, &before))
+            ours[n++] = i;
+    if (n < 2)
+        skip();
+    const struct teg_pool_places places = {.pin_to = ours, .n_pin_to = 2};
+    struct teg_pool *pool = NULL;
+    struct teg_pool_caller caller;
+    struct seen_masks seen = {0};
+    assert_int_equal(teg_pool_new_placed(2, &places, NULL, &pool, NULL), TEG_OK);
+    teg_pool_enter(pool, &caller);
+    for (int i = 0; i < 20; i++)
+        teg_pool_run(pool, note_mask, &seen, 8);
+    teg_pool_leave(&caller);
+    assert_int_equal(atomic_load(&seen.n), 160);
+    for (size_t i = 0; i < 2; i++)
+        assert_true(CPU_COUNT(&seen.masks[i]) == 1 && CPU_ISSET(ours[i], &seen.masks[i]));
+    assert_int_equal(sched_getaffinity(0, sizeof after, &after), 0);
+    assert_true(CPU_EQUAL(&before, &after));
+    teg_pool_free(pool);
+    pool = pool_of(2);
+    teg_pool_enter(pool, &caller);
+    assert_false(caller.is_pinned);
+    teg_pool_leave(&caller);
+    teg_pool_free(pool);
+}
+#endif
+
 static void test_free_accepts_null(void **state)
 {
     (void)state;
@@ -249,11 +383,22 @@ static void test_free_accepts_null(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_each_slice_once),         cmocka_unit_test(test_many_small_jobs),
-        cmocka_unit_test(test_oversubscribed),          cmocka_unit_test(test_sleeping_workers_wake),
-        cmocka_unit_test(test_two_callers_at_once),     cmocka_unit_test(test_results_are_visible),
-        cmocka_unit_test(test_thread_count_is_checked), cmocka_unit_test(test_no_memory),
-        cmocka_unit_test(test_no_room_for_threads),     cmocka_unit_test(test_free_accepts_null),
+        cmocka_unit_test(test_each_slice_once),
+        cmocka_unit_test(test_many_small_jobs),
+        cmocka_unit_test(test_oversubscribed),
+        cmocka_unit_test(test_sleeping_workers_wake),
+        cmocka_unit_test(test_two_callers_at_once),
+        cmocka_unit_test(test_results_are_visible),
+        cmocka_unit_test(test_thread_count_is_checked),
+        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_no_room_for_threads),
+        cmocka_unit_test(test_free_accepts_null),
+        cmocka_unit_test(test_slow_cpu_leaves_short_jobs),
+        cmocka_unit_test(test_slow_cpu_helps_with_long_jobs),
+        cmocka_unit_test(test_any_speeds),
+#if defined(__linux__)
+        cmocka_unit_test(test_pinning),
+#endif
     };
     alarm(300); /* a lost wake-up is a hang */
     return cmocka_run_group_tests_name("base pool", tests, NULL, NULL);

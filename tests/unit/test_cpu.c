@@ -1,9 +1,11 @@
-/* tests/unit/test_cpu.c: CPU detection: sane numbers, implication chains, and agreement with the compiler's own
- * detection where it has one. */
+/* tests/unit/test_cpu.c: CPU detection: sane numbers, implication chains, agreement with the compiler's own detection
+ * where it has one, and which CPUs are fast on machines of other kinds. */
 #include "cpu/cpu.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -58,6 +60,85 @@ static void names(void **state)
     assert_string_equal(teg_isa_name(TEG_ISA_I8MM), "i8mm");
 }
 
+/* One line of a file below a folder that stands for the system's. */
+static void put_line(const char *root, unsigned cpu, const char *name, const char *line)
+{
+    char command[400];
+    assert_true(snprintf(command, sizeof command, "mkdir -p $(dirname %s/cpu%u/%s) && echo '%s' > %s/cpu%u/%s", root,
+                         cpu, name, line, root, cpu, name) < 400);
+    assert_int_equal(system(command), 0);
+}
+
+struct topology_case {
+    const char *speed_file;
+    struct {
+        const char *siblings, *speed; /* speed NULL: no such file */
+    } cpus[8];
+    uint32_t order[8], speeds[8];
+    uint32_t n_order;
+};
+
+static void topology_of(const struct topology_case *c)
+{
+    static struct teg_topology t;
+    char root[] = "/tmp/teg-cpu-XXXXXX", command[64];
+    assert_non_null(mkdtemp(root));
+    for (unsigned i = 0; i < 8; i++) {
+        if (c->cpus[i].siblings)
+            put_line(root, i, "topology/thread_siblings_list", c->cpus[i].siblings);
+        if (c->cpus[i].speed)
+            put_line(root, i, c->speed_file, c->cpus[i].speed);
+    }
+    teg_topology_detect(root, &t);
+    assert_int_equal(t.n_order, c->n_order);
+    for (uint32_t i = 0; i < c->n_order; i++) {
+        assert_int_equal(t.order[i], c->order[i]);
+        assert_int_equal(t.speeds[i], c->speeds[i]);
+    }
+    (void)snprintf(command, sizeof command, "rm -rf %s", root);
+    assert_int_equal(system(command), 0);
+}
+
+static void topologies(void **state)
+{
+    (void)state;
+    static const struct topology_case cases[] = {
+        /* A phone: little cores first in number. */
+        {.speed_file = "cpu_capacity",
+         .cpus = {{"0", "250"}, {"1", "250"}, {"2", "1024"}, {"3", "800"}},
+         .n_order = 4,
+         .order = {2, 3, 0, 1},
+         .speeds = {250, 250, 1024, 800}},
+        /* Two fast cores of two threads each, two slow ones. */
+        {.speed_file = "cpufreq/cpuinfo_max_freq",
+         .cpus = {{"0-1", "5200000"}, {"0-1", "5200000"}, {"2-3", "5200000"}, {"2-3", "5200000"}, {"4", "3900000"}},
+         .n_order = 5,
+         .order = {0, 2, 4, 1, 3},
+         .speeds = {5200000, 5200000, 5200000, 5200000, 3900000}},
+        /* A virtual machine that says nothing; nonsense counts as nothing. */
+        {.speed_file = "cpu_capacity",
+         .cpus = {{"0", NULL}, {"1", "fast"}, {"2", "-7"}},
+         .n_order = 3,
+         .order = {0, 1, 2},
+         .speeds = {0, 0, 0}},
+        {.n_order = 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        topology_of(&cases[i]);
+}
+
+static void own_topology(void **state)
+{
+    (void)state;
+    static struct teg_topology t;
+    struct teg_cpu cpu;
+    teg_cpu_detect(&cpu);
+    teg_topology_detect(NULL, &t);
+    assert_true(t.n_order <= cpu.n_cpus && t.n_speeds <= TEG_CPU_MOST);
+    for (uint32_t i = 0; i < t.n_order; i++)
+        assert_true(t.order[i] < t.n_speeds);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -65,6 +146,8 @@ int main(void)
         cmocka_unit_test(later_sets_imply_earlier_ones),
         cmocka_unit_test(agrees_with_the_compiler),
         cmocka_unit_test(names),
+        cmocka_unit_test(topologies),
+        cmocka_unit_test(own_topology),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

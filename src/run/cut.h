@@ -1,0 +1,21 @@
+/* run/cut.h: how a step is cut into slices. */
+#ifndef TEG_RUN_CUT_H
+#define TEG_RUN_CUT_H
+
+#include <stddef.h>
+
+/* A product [n_rows, n]: slices of `columns` columns (a multiple of TEG_QGEMM_COLUMNS) and `rows` rows, the last ones
+ * shorter; columns of one range of rows follow one another. */
+struct teg_linear_cut {
+    size_t columns, rows, n_column_slices, n_slices;
+};
+struct teg_linear_cut teg_cut_linear(size_t n, size_t n_rows, size_t n_threads);
+
+/* Attention: blocks of `tokens` tokens, so that tokens · group fills the kernel's rows; a group too wide for that in
+ * parts. Slices are blocks, then KV heads, then parts. */
+struct teg_attention_cut {
+    size_t group, group_part, n_parts, tokens, n_blocks;
+};
+struct teg_attention_cut teg_cut_attention(size_t n_heads, size_t n_kv_heads, size_t n_rows, size_t n_threads);
+
+#endif
