@@ -260,7 +260,6 @@ enum teg_kv_type {
     TEG_KV_I16, /* 16-bit integers, one scale for each token and head: multiplied as integers */
     TEG_KV_Q8,  /* 8 bits, scale and offset for each 32 components: 9 bits in all; i16 arithmetic */
     TEG_KV_Q4,  /* 4 bits, the same: 5 bits in all */
-    TEG_KV_I8,  /* 8-bit integers, one scale for each token and head: 9 bits in all; multiplied as bytes */
 };
 
 struct teg_session_options {
@@ -480,7 +479,6 @@ struct teg_recognition {
     struct teg_text composites; /* "1 embedding, 5 rms_norm, …": what the ops became; a model only */
     struct teg_text ops;        /* the graph, an op a line; a model only */
     struct teg_text reason;     /* why it is no model; else empty */
-    struct teg_text call;       /* no model, but run op by op as one: lines "input      ids: tokens"; else empty */
 };
 /* NULL: the default function. On success the texts belong to the caller. */
 TEG_API enum teg_status teg_program_recognise(const struct teg_program *program, const char *function,
@@ -744,16 +742,13 @@ struct teg_quantize_options {
     void *progress_ctx;
     void (*on_weight)(void *ctx, const struct teg_quantize_weight *weight); /* when all is whole; may be NULL */
     void *on_weight_ctx;
-    bool again; /* weights that are encoded already get another encoding, from the numbers that they have; f16: decoded
-                 */
 };
 TEG_API void teg_quantize_options_default(struct teg_quantize_options *options);
 
 /* Writes the package at `input` again, as `output` (which must end in ".mlpackage"), its dense weights encoded and all
- * else as it is, tokenizer files included. A program before iOS 18 gets the forms that its system has (int8 by channel
- * or tensor, palettes by tensor, pruning alone), one of iOS 15 becomes one of iOS 16; any other rule is an error that
- * names what it needs. NaN and infinities in a weight are an error that names row and column. `report` may be NULL. On
- * failure nothing is left under the output's name that was not there before. Any number of calls may run at once. */
+ * else as it is, tokenizer files included. The program must be of iOS 18 or later. NaN and infinities in a weight are
+ * an error that names row and column. `report` may be NULL. On failure nothing is left under the output's name that was
+ * not there before. Any number of calls may run at once. */
 TEG_API enum teg_status teg_quantize_package(const char *input, const char *output,
                                              const struct teg_quantize_options *options,
                                              struct teg_convert_report *report, struct teg_error *err);
