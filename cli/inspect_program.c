@@ -390,7 +390,7 @@ static double percent(const struct teg_recognition *r)
 /* A function with states or a contract is worth a word; that a classifier is no language model is not. */
 static bool worth_telling(const struct teg_function *f, const struct teg_recognition *r)
 {
-    return r->is_model || f->n_states > 0;
+    return r->is_model || r->call.n_bytes > 0 || f->n_states > 0;
 }
 
 static int print_models(struct cli_output *output, const struct teg_program *program, bool ops)
@@ -413,11 +413,12 @@ static int print_models(struct cli_output *output, const struct teg_program *pro
             (void)cli_output_write(output, r.contract.bytes, r.contract.n_bytes);
         }
         if (!r.is_model && (ops || worth_telling(&f, &r))) {
-            (void)cli_output_printf(output, "no language model: ");
+            (void)cli_output_printf(output, r.call.n_bytes ? "language model, run op by op: " : "no language model: ");
             (void)cli_output_name(output, f.name, 0);
             (void)cli_output_printf(output, ": ");
             (void)cli_output_name(output, r.reason.bytes, 0);
             (void)cli_output_write(output, "\n", 1);
+            (void)cli_output_write(output, r.call.bytes, ops ? 0 : r.call.n_bytes);
         }
         teg_recognition_free(&r);
     }
@@ -448,11 +449,11 @@ static int json_models(json_t *document, const struct teg_program *program, bool
             json_decref(list);
             return cli_fail_library(&err);
         }
-        json_t *const item =
-            json_pack("{s:o, s:b, s:o, s:o, s:o, s:o}", "function", cli_json_text(f.name, strlen(f.name)), "is_model",
-                      r.is_model, "n_ops", cli_json_u64(r.n_ops), "n_understood", cli_json_u64(r.n_understood),
-                      "contract", json_lines(&r.contract), "reason",
-                      r.is_model ? json_null() : cli_json_text(r.reason.bytes, r.reason.n_bytes));
+        json_t *const item = json_pack(
+            "{s:o, s:b, s:b, s:o, s:o, s:o, s:o}", "function", cli_json_text(f.name, strlen(f.name)), "is_model",
+            r.is_model, "runs_op_by_op", r.call.n_bytes > 0, "n_ops", cli_json_u64(r.n_ops), "n_understood",
+            cli_json_u64(r.n_understood), "contract", json_lines(r.is_model ? &r.contract : &r.call), "reason",
+            r.is_model ? json_null() : cli_json_text(r.reason.bytes, r.reason.n_bytes));
         if (ops)
             json_object_set_new(item, "ops", json_lines(&r.ops));
         json_array_append_new(list, item);

@@ -479,6 +479,7 @@ struct teg_recognition {
     struct teg_text composites; /* "1 embedding, 5 rms_norm, …": what the ops became; a model only */
     struct teg_text ops;        /* the graph, an op a line; a model only */
     struct teg_text reason;     /* why it is no model; else empty */
+    struct teg_text call;       /* no model, but run op by op as one: lines "input      ids: tokens"; else empty */
 };
 /* NULL: the default function. On success the texts belong to the caller. */
 TEG_API enum teg_status teg_program_recognise(const struct teg_program *program, const char *function,

@@ -39,6 +39,10 @@ static const struct {
     {"token", WHOLE, TEG_LM_TOKENS},
     {"hidden", REAL, TEG_LM_HIDDEN},
     {"embed", REAL, TEG_LM_HIDDEN},
+    {"cache", REAL, TEG_LM_CACHE},
+    {"past", REAL, TEG_LM_CACHE},
+    {"key", REAL, TEG_LM_CACHE},
+    {"value", REAL, TEG_LM_CACHE},
 };
 
 static bool has_word(const char *name, const char *word)
@@ -82,6 +86,8 @@ enum teg_lm_role teg_contract_input_role(const struct teg_mil_feature *f, const 
             role = words[i].role;
     if (role == TEG_LM_MASK && f->rank <= 2 && !is_real)
         role = TEG_LM_KEEP;
+    if (role == TEG_LM_CACHE && f->rank < 3)
+        role = TEG_LM_UNKNOWN;
     return role;
 }
 
@@ -146,9 +152,10 @@ static size_t find_entry(const struct teg_contract *c, size_t n)
 }
 
 /* What a dimension that the function leaves open is for this call. */
-static size_t open_dim(const struct teg_lm_input *input, uint32_t dim, uint32_t rank, const struct teg_lm_call *call)
+static size_t open_dim(const struct teg_contract *c, const struct teg_lm_input *input, uint32_t dim, uint32_t rank,
+                       const struct teg_lm_call *call)
 {
-    const size_t all = call->before + call->n;
+    const size_t all = call->before + call->n + c->pad;
     switch (input->role) {
     case TEG_LM_MASK:
         return dim + 1 == rank ? all : call->n;
@@ -172,7 +179,7 @@ static uint32_t input_dims(const struct teg_contract *c, const struct teg_lm_inp
         else if (is_fixed)
             dims[d] = (size_t)f->upper[d];
         else
-            dims[d] = teg_max(open_dim(input, d, f->rank, call), (size_t)f->lower[d]);
+            dims[d] = teg_max(open_dim(c, input, d, f->rank, call), (size_t)f->lower[d]);
     }
     return f->rank;
 }
@@ -190,14 +197,16 @@ static void put(struct teg_array *a, size_t i, double value)
 }
 
 /* Rows of padding see what a token in their place would, so that no row is empty. */
-static void put_mask(struct teg_array *a, const struct teg_lm_call *call)
+static void put_mask(const struct teg_contract *c, struct teg_array *a, const struct teg_lm_call *call)
 {
+    const int64_t first = teg_contract_first_slot(c, call->before);
     const size_t n_slots = a->rank ? a->dims[a->rank - 1] : 1;
     const size_t n_rows = a->rank > 1 ? a->dims[a->rank - 2] : 1;
     const bool adds = a->form == TEG_FORM_F32;
     for (size_t i = 0; i < a->n; i++) {
         const size_t slot = i % n_slots, row = i / n_slots % n_rows;
-        const bool seen = slot <= call->before + row;
+        const int64_t token = (int64_t)slot - first;
+        const bool seen = token >= 0 && token <= (int64_t)(call->before + row);
         put(a, i, adds ? (seen ? 0.0 : -HUGE_VAL) : seen);
     }
 }
@@ -218,10 +227,17 @@ static void put_writes(struct teg_array *a, const struct teg_lm_call *call)
     }
 }
 
-static void fill(const struct teg_lm_input *input, const struct teg_lm_call *call, struct teg_array *a)
+static bool keeps(const struct teg_contract *c, const struct teg_lm_call *call, size_t slot)
+{
+    const int64_t token = (int64_t)slot - teg_contract_first_slot(c, call->before);
+    return token >= 0 && token < (int64_t)(call->before + call->real);
+}
+
+static void fill(const struct teg_contract *c, const struct teg_lm_input *input, const struct teg_lm_call *call,
+                 struct teg_array *a)
 {
     if (input->role == TEG_LM_MASK) {
-        put_mask(a, call);
+        put_mask(c, a, call);
         return;
     }
     if (input->role == TEG_LM_WRITES) {
@@ -241,7 +257,7 @@ static void fill(const struct teg_lm_input *input, const struct teg_lm_call *cal
         else if (input->role == TEG_LM_LAST)
             value = (double)(call->real - 1);
         else if (input->role == TEG_LM_KEEP)
-            value = i < call->before + call->real;
+            value = keeps(c, call, i);
         put(a, i, value);
     }
 }
@@ -256,7 +272,7 @@ enum teg_status teg_contract_input(const struct teg_contract *c, size_t index, c
     struct teg_array *const a = teg_array_new(allocator, input->var->type.dtype, rank, dims);
     if (!a)
         return teg_base_fail_memory(err, "an input of a language model", call->n);
-    fill(input, call, a);
+    fill(c, input, call, a);
     *array = a;
     return TEG_OK;
 }
@@ -383,7 +399,12 @@ static void find_context(const struct finder *f)
         if (t->kind == TEG_MIL_STATE && t->rank >= 3)
             shrink(&c->context, t->dims[t->rank - 2]);
     }
-    if (c->n_states == 0 && c->most < INT32_MAX)
+    for (size_t i = 0; i < c->n_caches; i++) /* the last call's tokens come on top of what fits */
+        if (!c->rolls)
+            shrink(&c->context, c->inputs[c->caches[i].input].feature->upper[c->caches[i].slots_dim]);
+    if (c->context > c->pad && c->n_caches)
+        c->context -= (uint32_t)c->pad;
+    if (c->n_states == 0 && c->n_caches == 0 && c->most < INT32_MAX)
         shrink(&c->context, (int64_t)c->most);
 }
 
@@ -410,7 +431,9 @@ static enum teg_status find_outputs(const struct finder *f)
     for (size_t i = 0; i < b->n_outputs; i++) {
         const struct teg_mil_feature *const feature =
             find_feature(f->interface->outputs, f->interface->n_outputs, output_name(f, i));
-        if (!feature || teg_contract_output_role(feature, f->manifest, b->n_outputs == 1) != TEG_LM_LOGITS)
+        const bool is_only = b->n_outputs == 1 + c->n_caches;
+        if (!feature || teg_contract_gives_cache(c, i) ||
+            teg_contract_output_role(feature, f->manifest, is_only) != TEG_LM_LOGITS)
             continue;
         size_t at = c->n_logits++;
         for (; at > 0 && teg_contract_number(output_name(f, logits[at - 1])) > teg_contract_number(output_name(f, i));
@@ -442,6 +465,10 @@ enum teg_status teg_contract_find(const struct teg_mil_program *program, size_t 
         program, &program->functions[function], &program->interfaces[function], manifest, arena, contract, err};
     TRY(find_inputs(&f));
     settle_tokens(contract, (struct teg_lm_input *)contract->inputs);
+    const char *about = "", *why;
+    TRY(teg_contract_caches(program, function, arena, contract, &about, &why, err));
+    if (why)
+        NO_CONTRACT(&f, "input '%.60s': %s", about, why);
     find_context(&f);
     return find_outputs(&f);
 }
@@ -462,6 +489,10 @@ void teg_contract_print(const struct teg_contract *c, const struct teg_mil_progr
     for (size_t i = 0; i < f->block.n_inputs; i++)
         if (program->vars[f->block.inputs[i]].type.kind == TEG_MIL_STATE)
             teg_buf_printf(out, "state      %s\n", program->vars[f->block.inputs[i]].name);
+    for (size_t i = 0; i < c->n_caches; i++)
+        teg_buf_printf(out, "output     %s: the next call's %s\n",
+                       program->vars[f->block.outputs[c->caches[i].output]].name,
+                       c->inputs[c->caches[i].input].feature->name);
     for (size_t i = 0; i < c->n_logits; i++)
         teg_buf_printf(out, "output     %s: logits of %s%s\n", program->vars[f->block.outputs[c->logits[i]]].name,
                        c->rows == TEG_LM_LAST_LOGITS ? "the last token" : "every token",

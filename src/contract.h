@@ -16,6 +16,12 @@ struct teg_lm_input {
     enum teg_lm_role role;
 };
 
+struct teg_lm_cache { /* keys or values that go in and come out (lm_cache.c) */
+    uint32_t input;   /* of the contract's inputs */
+    uint32_t slots_dim;
+    size_t output; /* of the function's block */
+};
+
 enum teg_lm_logits { TEG_LM_NO_LOGITS, TEG_LM_LAST_LOGITS, TEG_LM_ALL_LOGITS };
 
 struct teg_contract {
@@ -24,8 +30,12 @@ struct teg_contract {
     size_t n_inputs, n_states;
     const struct teg_mil_feature *tokens; /* of the token input: its shapes are those of a call */
     uint32_t tokens_dim;
-    size_t least, most;   /* tokens in a call */
-    const size_t *logits; /* outputs of the function's block that make one row together, in order */
+    size_t least, most;                /* tokens in a call */
+    const struct teg_lm_cache *caches; /* [n_caches] */
+    size_t n_caches;
+    bool grows, rolls;       /* caches: P slots in and P + T out; or always as many, the newest last */
+    size_t pad, cache_slots; /* slots before the first token where they grow; where they do not, all of them */
+    const size_t *logits;    /* outputs of the function's block that make one row together, in order */
     size_t n_logits;
     enum teg_lm_logits rows;
     uint32_t vocab;   /* 0: no logits */
@@ -41,6 +51,19 @@ enum teg_status teg_contract_find(const struct teg_mil_program *program, size_t 
 enum teg_lm_role teg_contract_input_role(const struct teg_mil_feature *feature, const struct teg_manifest *manifest);
 enum teg_lm_role teg_contract_output_role(const struct teg_mil_feature *feature, const struct teg_manifest *manifest,
                                           bool is_only_output);
+
+/* Pairs inputs and outputs of role cache. *why: not NULL where the input *about has no pair. */
+enum teg_status teg_contract_caches(const struct teg_mil_program *program, size_t function, struct teg_arena *arena,
+                                    struct teg_contract *contract, const char **about, const char **why,
+                                    struct teg_error *err);
+bool teg_contract_gives_cache(const struct teg_contract *contract, size_t output);
+/* As it is before the first call; NULL: memory. */
+struct teg_array *teg_contract_empty_cache(const struct teg_contract *contract, size_t index,
+                                           const struct teg_allocator *allocator);
+/* Of all caches when they hold n_tokens. */
+uint64_t teg_contract_cache_bytes(const struct teg_contract *contract, size_t n_tokens);
+/* Where the first token of the sequence lies when `before` came before this call; less than 0: it fell out. */
+int64_t teg_contract_first_slot(const struct teg_contract *contract, size_t before);
 
 /* The number that a name ends with, or 0: logits2 comes before logits10. */
 long teg_contract_number(const char *name);

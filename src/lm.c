@@ -76,6 +76,11 @@ static enum teg_status find_contracts(struct teg_lm *lm, const struct teg_manife
     return first.status == TEG_OK ? TEG_ERR_UNSUPPORTED : first.status;
 }
 
+static bool keeps_any(const struct teg_contract *c)
+{
+    return c->n_states > 0 || c->n_caches > 0;
+}
+
 /* Functions that give no logits have no vocabulary; the others must agree. */
 static enum teg_status settle(struct teg_lm *lm, struct teg_error *err)
 {
@@ -90,7 +95,7 @@ static enum teg_status settle(struct teg_lm *lm, struct teg_error *err)
         lm->vocab = c->vocab ? c->vocab : lm->vocab;
         if (c->context && (!lm->context || c->context < lm->context))
             lm->context = c->context;
-        n_stateful += c->n_states > 0;
+        n_stateful += keeps_any(c);
     }
     lm->is_stateless = n_stateful == 0;
     if (lm->is_stateless && !lm->context)
@@ -113,9 +118,26 @@ static void drop_stateless(struct teg_lm *lm)
 {
     size_t n = 0;
     for (size_t i = 0; i < lm->n_contracts; i++)
-        if (lm->is_stateless || lm->contracts[i].n_states)
+        if (lm->is_stateless || keeps_any(&lm->contracts[i]))
             lm->contracts[n++] = lm->contracts[i];
     lm->n_contracts = n;
+}
+
+/* What one function gives another one takes. */
+static enum teg_status check_caches(struct teg_lm *lm, struct teg_error *err)
+{
+    const struct teg_contract *const first = &lm->contracts[0];
+    lm->n_caches = first->n_caches;
+    for (size_t i = 1; i < lm->n_contracts; i++) {
+        const struct teg_contract *const c = &lm->contracts[i];
+        if (c->n_caches != first->n_caches || c->cache_slots != first->cache_slots || c->pad != first->pad ||
+            c->grows != first->grows || c->rolls != first->rolls)
+            FAIL(err, TEG_ERR_UNSUPPORTED,
+                 "cannot run package as a language model: %.100s: caches: expected the same inputs in all functions, "
+                 "found others in '%.60s'; name its functions in tegula.json",
+                 lm->program->mil->path, lm->program->mil->functions[c->function].name);
+    }
+    return TEG_OK;
 }
 
 enum teg_status teg_lm_new(struct teg_program *program, const struct teg_manifest *manifest, struct teg_arena *arena,
@@ -135,6 +157,7 @@ enum teg_status teg_lm_new(struct teg_program *program, const struct teg_manifes
     TRY(find_contracts(lm, manifest, arena, err));
     TRY(settle(lm, err));
     drop_stateless(lm);
+    TRY(check_caches(lm, err));
     teg_buf_puts(&text, "run        op by op, as the program says\n");
     for (size_t i = 0; i < lm->n_contracts; i++)
         teg_contract_print(&lm->contracts[i], program->mil, &text);
@@ -208,17 +231,26 @@ void teg_lm_result_free(const struct teg_lm *lm, struct teg_lm_result *result)
     result->arrays = NULL;
 }
 
-static enum teg_status make_inputs(const struct teg_lm *lm, const struct teg_contract *c,
-                                   const struct teg_lm_call *call, struct teg_array **inputs, struct teg_error *err)
+struct teg_array *teg_lm_cache_of(const struct teg_lm_step *step, const struct teg_lm_result *result, size_t index)
 {
+    return result->arrays[step->contract->caches[index].output];
+}
+
+static enum teg_status make_inputs(const struct teg_lm *lm, const struct teg_contract *c,
+                                   const struct teg_lm_call *call, struct teg_array *const *caches,
+                                   struct teg_array **inputs, struct teg_error *err)
+{
+    for (size_t i = 0; i < c->n_caches; i++)
+        inputs[c->caches[i].input] = teg_array_ref(caches[i]);
     for (size_t i = 0; i < c->n_inputs; i++)
-        TRY(teg_contract_input(c, i, call, lm->allocator, &inputs[i], err));
+        if (c->inputs[i].role != TEG_LM_CACHE)
+            TRY(teg_contract_input(c, i, call, lm->allocator, &inputs[i], err));
     return TEG_OK;
 }
 
 enum teg_status teg_lm_call(const struct teg_lm *lm, const struct teg_lm_step *step, const int32_t *ids, size_t before,
-                            struct teg_eval_state *state, const volatile bool *stop, const struct teg_eval_watch *watch,
-                            struct teg_lm_result *result, struct teg_error *err)
+                            struct teg_eval_state *state, struct teg_array *const *caches, const volatile bool *stop,
+                            const struct teg_eval_watch *watch, struct teg_lm_result *result, struct teg_error *err)
 {
     const struct teg_contract *const c = step->contract;
     const struct teg_allocator *const a = lm->allocator;
@@ -238,7 +270,7 @@ enum teg_status teg_lm_call(const struct teg_lm *lm, const struct teg_lm_step *s
     if (!inputs || !result->arrays)
         status = teg_base_fail_memory(err, "a call of a language model", input_bytes);
     if (status == TEG_OK)
-        status = make_inputs(lm, c, &call, inputs, err);
+        status = make_inputs(lm, c, &call, caches, inputs, err);
     if (status == TEG_OK)
         status = teg_eval_run_watched(eval, inputs, state, stop, watch, result->arrays, &result->report, err);
     for (size_t i = 0; inputs && i < c->n_inputs; i++)

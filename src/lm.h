@@ -14,6 +14,7 @@ struct teg_lm {
     struct teg_contract *contracts; /* functions that can be called, those of most tokens first */
     size_t n_contracts;
     uint32_t vocab, context, chunk; /* chunk: most tokens a call, 0: any */
+    size_t n_caches;                /* that go in and come out, the same in all functions */
     bool overwrites, is_stateless;
     uint64_t weights_bytes; /* decoded to floats, by each function */
     uint64_t n_parameters;
@@ -42,8 +43,10 @@ struct teg_lm_result {
     struct teg_eval_report report;
 };
 enum teg_status teg_lm_call(const struct teg_lm *lm, const struct teg_lm_step *step, const int32_t *ids, size_t before,
-                            struct teg_eval_state *state, const volatile bool *stop, const struct teg_eval_watch *watch,
-                            struct teg_lm_result *result, struct teg_error *err);
+                            struct teg_eval_state *state, struct teg_array *const *caches, const volatile bool *stop,
+                            const struct teg_eval_watch *watch, struct teg_lm_result *result, struct teg_error *err);
+/* The cache that the call gave, still the result's. */
+struct teg_array *teg_lm_cache_of(const struct teg_lm_step *step, const struct teg_lm_result *result, size_t index);
 void teg_lm_result_free(const struct teg_lm *lm, struct teg_lm_result *result);
 /* Logits [V] of row `row` of the call. */
 enum teg_status teg_lm_row(const struct teg_lm *lm, const struct teg_lm_step *step, const struct teg_lm_result *result,

@@ -16,7 +16,8 @@ struct lm_session {
     struct teg_session_base base;
     const struct teg_lm *lm;
     struct teg_eval_state *state;
-    int32_t *ids; /* [capacity] */
+    struct teg_array **caches; /* [lm->n_caches]: with `state`, what the program keeps */
+    int32_t *ids;              /* [capacity] */
     size_t length, n_done, capacity;
     size_t context, chunk;
     float *logits; /* [V] */
@@ -62,9 +63,12 @@ static enum teg_status settle(const struct teg_lm *lm, const struct teg_session_
     return TEG_OK;
 }
 
-static uint64_t state_bytes(const struct teg_eval_state *state)
+static uint64_t state_bytes(const struct lm_session *s)
 {
+    const struct teg_eval_state *const state = s->state;
     uint64_t n = 0;
+    for (size_t i = 0; i < s->lm->n_caches; i++)
+        n += s->caches[i]->n * sizeof(float);
     for (size_t i = 0; i < teg_eval_state_count(state); i++)
         n += teg_eval_state_array(state, teg_eval_state_name(state, i))->n_bytes;
     return n;
@@ -89,6 +93,7 @@ enum teg_status teg_lm_session_bytes(const struct teg_lm *lm, const struct teg_s
             n *= (uint64_t)t->dims[d];
         memory->kv_bytes += t->kind == TEG_MIL_STATE ? n : 0;
     }
+    memory->kv_bytes += teg_contract_cache_bytes(&lm->contracts[0], n_tokens);
     return TEG_OK;
 }
 
@@ -105,11 +110,39 @@ static void give(const struct teg_lm *lm, void *memory, size_t n_bytes)
         lm->allocator->free(lm->allocator->ctx, memory, n_bytes ? n_bytes : 1);
 }
 
+static void drop_caches(const struct teg_lm *lm, struct teg_array **caches)
+{
+    for (size_t i = 0; caches && i < lm->n_caches; i++)
+        teg_array_drop(lm->allocator, caches[i]);
+    give(lm, caches, lm->n_caches * sizeof *caches);
+}
+
+/* As they are before the first token. */
+static enum teg_status empty_caches(const struct teg_lm *lm, struct teg_array ***out, struct teg_error *err)
+{
+    const size_t n_bytes = lm->n_caches * sizeof(struct teg_array *);
+    struct teg_array **const caches = take(lm, n_bytes);
+    bool good = caches != NULL;
+    if (caches)
+        memset(caches, 0, n_bytes);
+    for (size_t i = 0; i < lm->n_caches && good; i++) {
+        caches[i] = teg_contract_empty_cache(&lm->contracts[0], i, lm->allocator);
+        good = caches[i] != NULL;
+    }
+    if (!good) {
+        drop_caches(lm, caches);
+        return teg_base_fail_memory(err, "keys and values", n_bytes);
+    }
+    *out = caches;
+    return TEG_OK;
+}
+
 static void session_free(struct teg_session *session)
 {
     struct lm_session *const s = own(session);
     const struct teg_lm *const lm = s->lm;
     teg_eval_state_free(s->state);
+    drop_caches(lm, s->caches);
     give(lm, s->ids, s->capacity * sizeof *s->ids);
     give(lm, s->logits, lm->vocab * sizeof *s->logits);
     give(lm, s, sizeof *s);
@@ -126,6 +159,8 @@ static enum teg_status session_new(const struct teg_lm *lm, size_t context, size
     enum teg_status status = s->logits ? TEG_OK : teg_base_fail_memory(err, "logits", lm->vocab * sizeof *s->logits);
     if (status == TEG_OK)
         status = teg_eval_state_new(lm->program->mil, lm->allocator, &s->state, err);
+    if (status == TEG_OK)
+        status = empty_caches(lm, &s->caches, err);
     if (status == TEG_OK)
         *out = s;
     else
@@ -260,7 +295,7 @@ static enum teg_status run_step(const struct job *j, const struct teg_lm_step *s
     struct watcher watcher = {j, step, at};
     const struct teg_eval_watch watch = {watch_value, &watcher};
     TRY(copy_state(s, &copy, j->err));
-    enum teg_status status = teg_lm_call(s->lm, step, s->ids + at, at, copy, &s->stop,
+    enum teg_status status = teg_lm_call(s->lm, step, s->ids + at, at, copy, s->caches, &s->stop,
                                          j->options->on_value ? &watch : NULL, &result, j->err);
     if (status == TEG_ERR_INTERRUPTED) {
         s->stop = false;
@@ -275,6 +310,10 @@ static enum teg_status run_step(const struct job *j, const struct teg_lm_step *s
         s->state = copy;
         copy = before;
         s->n_done = at + step->real;
+        for (size_t i = 0; i < s->lm->n_caches; i++) {
+            teg_array_drop(s->lm->allocator, s->caches[i]);
+            s->caches[i] = teg_array_ref(teg_lm_cache_of(step, &result, i));
+        }
     }
     if (status == TEG_OK)
         s->length = teg_max(s->length, at + step->real);
@@ -350,7 +389,7 @@ static void session_memory(const struct teg_session *session, struct teg_memory 
 {
     const struct lm_session *const s = view(session);
     *memory = (struct teg_memory){.weights_bytes = s->lm->weights_bytes,
-                                  .kv_bytes = state_bytes(s->state),
+                                  .kv_bytes = state_bytes(s),
                                   .scratch_bytes = s->lm->vocab * sizeof *s->logits};
 }
 
@@ -358,18 +397,26 @@ static enum teg_status session_rewind(struct teg_session *session, size_t n_toke
 {
     struct lm_session *const s = own(session);
     struct teg_eval_state *fresh = NULL;
+    struct teg_array **caches = NULL;
     if (n_tokens > s->length)
         FAIL(err, TEG_ERR_ARGUMENT,
              "cannot rewind: session: expected at most its %zu tokens, found %zu; rewind to fewer", s->length,
              n_tokens);
     if (n_tokens == s->length)
         return TEG_OK;
-    if (n_tokens < s->n_done && s->lm->overwrites && n_tokens > 0) {
+    if (n_tokens < s->n_done && s->lm->overwrites && s->lm->n_caches == 0 && n_tokens > 0) {
         s->n_done = n_tokens;
     } else if (n_tokens < s->n_done) {
-        TRY(teg_eval_state_new(s->lm->program->mil, s->lm->allocator, &fresh, err));
+        TRY(empty_caches(s->lm, &caches, err));
+        const enum teg_status status = teg_eval_state_new(s->lm->program->mil, s->lm->allocator, &fresh, err);
+        if (status != TEG_OK) {
+            drop_caches(s->lm, caches);
+            return status;
+        }
         teg_eval_state_free(s->state);
+        drop_caches(s->lm, s->caches);
         s->state = fresh;
+        s->caches = caches;
         s->n_done = 0;
     }
     s->length = n_tokens;
@@ -392,6 +439,10 @@ static enum teg_status session_fork(const struct teg_session *session, struct te
     }
     teg_eval_state_free(f->state);
     f->state = state;
+    for (size_t i = 0; i < s->lm->n_caches; i++) {
+        teg_array_drop(s->lm->allocator, f->caches[i]);
+        f->caches[i] = teg_array_ref(s->caches[i]);
+    }
     if (s->length)
         memcpy(f->ids, s->ids, s->length * sizeof *f->ids);
     f->length = s->length;

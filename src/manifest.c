@@ -31,7 +31,8 @@ static const char *const role_names[TEG_LM_ROLE_COUNT] = {
     [TEG_LM_POSITION] = "position", [TEG_LM_LENGTH] = "length",
     [TEG_LM_LAST] = "last",         [TEG_LM_MASK] = "mask",
     [TEG_LM_KEEP] = "keep",         [TEG_LM_WRITES] = "writes",
-    [TEG_LM_LOGITS] = "logits",     [TEG_LM_IGNORED] = "ignored",
+    [TEG_LM_CACHE] = "cache",       [TEG_LM_LOGITS] = "logits",
+    [TEG_LM_IGNORED] = "ignored",
 };
 
 const char *teg_lm_role_name(enum teg_lm_role role)

@@ -17,6 +17,7 @@ enum teg_lm_role {
     TEG_LM_MASK,      /* [..., T, S]: 0 where a row sees the slot, else -inf; integers and bools: 1, else 0 */
     TEG_LM_KEEP,      /* [..., S]: 1 for each of the P + T tokens */
     TEG_LM_WRITES,    /* [..., S, ...]: 1 for the slots that the call writes */
+    TEG_LM_CACHE,     /* keys or values: an output of the call before; outputs: an input of the next */
     TEG_LM_LOGITS,
     TEG_LM_IGNORED, /* outputs */
     TEG_LM_ROLE_COUNT

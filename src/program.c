@@ -250,7 +250,9 @@ enum teg_status teg_program_eval(struct teg_program *program, size_t function, c
                                              .n_threads = o->n_threads ? o->n_threads : program->wanted_threads,
                                              .max_loop_iterations = o->max_loop_iterations,
                                              .max_bytes = o->max_bytes,
-                                             .seed = o->seed};
+                                             .seed = o->seed,
+                                             .siblings = program->evals,
+                                             .n_siblings = program->mil->n_functions};
     if (!program->evals[function])
         status = teg_eval_new(program->mil, program->mil->functions[function].name, &options, &program->evals[function],
                               err);

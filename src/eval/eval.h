@@ -49,10 +49,12 @@ struct teg_eval; /* a function ready to run: op rows, decoded constants, lifetim
 struct teg_eval_options {
     const struct teg_allocator *allocator;
     bool emulate_fp16;
-    uint32_t n_threads;           /* 0: the CPUs there are */
-    uint64_t max_loop_iterations; /* while_loop is given up after so many; 0: 100 million */
-    uint64_t max_bytes;           /* that a run may hold at once; 0: the machine's memory */
-    uint64_t seed;                /* random_* ops whose seed is not given */
+    uint32_t n_threads;               /* 0: the CPUs there are */
+    uint64_t max_loop_iterations;     /* while_loop is given up after so many; 0: 100 million */
+    uint64_t max_bytes;               /* that a run may hold at once; 0: the machine's memory */
+    uint64_t seed;                    /* random_* ops whose seed is not given */
+    struct teg_eval *const *siblings; /* functions of this program that are loaded: their weights are shared; */
+    size_t n_siblings;                /* some may be NULL */
 };
 
 /* Fails with the op's name, opset and position where an op (or its version) is unknown. The program must outlive it.

@@ -49,11 +49,68 @@ static bool is_folded(const struct loader *l, const struct teg_mil_op *op)
 
 /* ---- fold ---- */
 
+static bool same_type(const struct teg_mil_type *a, const struct teg_mil_type *b)
+{
+    return a->kind == b->kind && a->dtype == b->dtype && a->rank == b->rank && a->rank >= 0 &&
+           memcmp(a->dims, b->dims, (size_t)a->rank * sizeof *a->dims) == 0;
+}
+
+/* Of one place in one weight file. */
+static bool same_bytes(const struct teg_mil_var *a, const struct teg_mil_var *b)
+{
+    return a->constant && b->constant && a->constant->bytes && a->constant->bytes == b->constant->bytes &&
+           a->constant->n_bytes == b->constant->n_bytes && same_type(&a->constant->type, &b->constant->type);
+}
+
+static bool same_small(const struct teg_mil_var *a, const struct teg_mil_var *b)
+{
+    const struct teg_mil_const *const x = a->constant, *const y = b->constant;
+    return x && y && x->type.kind == TEG_MIL_TENSOR && x->type.dtype != TEG_MIL_STRING && x->n_bytes == y->n_bytes &&
+           x->n_bytes <= 64 && same_type(&x->type, &y->type) && memcmp(x->bytes, y->bytes, x->n_bytes) == 0;
+}
+
+/* The same decoding of the same codes. */
+static bool same_fold(const struct teg_mil_program *p, const struct teg_mil_op *a, const struct teg_mil_op *b)
+{
+    if (strcmp(a->type, b->type) != 0 || a->n_args != b->n_args || a->n_outputs != 1 || b->n_outputs != 1)
+        return false;
+    for (size_t i = 0; i < a->n_args; i++) {
+        const struct teg_mil_arg *const x = &a->args[i], *const y = &b->args[i];
+        if (strcmp(x->name, y->name) != 0 || x->n_vars != 1 || y->n_vars != 1)
+            return false;
+        const struct teg_mil_var *const v = &p->vars[x->vars[0]], *const w = &p->vars[y->vars[0]];
+        if (!same_bytes(v, w) && !same_small(v, w))
+            return false;
+    }
+    return true;
+}
+
+/* What another function has decoded already; `op` makes the variable, NULL: it is a constant. */
+static struct teg_array *find_shared(const struct loader *l, teg_mil_var_id var, const struct teg_mil_op *op)
+{
+    const struct teg_mil_program *const p = l->eval->program;
+    const struct teg_eval_options *const o = &l->eval->options;
+    for (size_t s = 0; s < o->n_siblings; s++) {
+        const struct teg_eval *const other = o->siblings[s];
+        const struct teg_mil_block *const b = other ? &other->function->block : NULL;
+        for (size_t i = 0; b && op && i < b->n_ops; i++)
+            if (b->ops[i].n_outputs == 1 && other->constants[b->ops[i].outputs[0]] && same_fold(p, op, &b->ops[i]))
+                return teg_array_ref(other->constants[b->ops[i].outputs[0]]);
+        for (teg_mil_var_id v = 0; b && !op && v < p->n_vars; v++)
+            if (other->constants[v] && same_bytes(&p->vars[v], &p->vars[var]))
+                return teg_array_ref(other->constants[v]);
+    }
+    return NULL;
+}
+
 static enum teg_status decode(struct loader *l, teg_mil_var_id var)
 {
+    enum { WORTH_SHARING = 4096 }; /* bytes in the file */
     struct teg_eval *const e = l->eval;
     const struct teg_mil_var *const v = &e->program->vars[var];
     if (e->constants[var] || !v->constant)
+        return TEG_OK;
+    if (v->constant->n_bytes >= WORTH_SHARING && (e->constants[var] = find_shared(l, var, NULL)) != NULL)
         return TEG_OK;
     return teg_array_from_const(e->options.allocator, v->constant, v->name, &e->constants[var], l->err);
 }
@@ -74,6 +131,11 @@ static enum teg_status fold_op(struct loader *l, const struct teg_mil_op *op)
     struct teg_eval *const e = l->eval;
     struct teg_eval_step step = {.op = op};
     TRY(find_row(l, op, &step.row));
+    struct teg_array *const shared = op->n_outputs == 1 ? find_shared(l, op->outputs[0], op) : NULL;
+    if (shared) {
+        e->constants[op->outputs[0]] = shared;
+        return TEG_OK;
+    }
     for (size_t a = 0; a < op->n_args; a++)
         for (size_t i = 0; i < op->args[a].n_vars; i++)
             TRY(decode(l, op->args[a].vars[i]));

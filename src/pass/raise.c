@@ -156,9 +156,8 @@ static void mask_input(struct raiser *r, struct meaning *m, const struct teg_mil
     m->kind = MASK;
     m->causal = true;
     for (int32_t d = 0; d < type->rank; d++) {
-        const struct amount used = {r->tokens.n, r->tokens.t, 1};
         const struct factor time = {AXIS_TOKENS, r->tokens, 0};
-        const struct factor slots = {AXIS_SLOTS, any_slots ? used : teg_amount(type->dims[d]), 0};
+        const struct factor slots = {AXIS_SLOTS, any_slots ? teg_raise_used(r) : teg_amount(type->dims[d]), 0};
         if (d == type->rank - 1)
             (void)teg_view_add_dim(&m->view, &slots, 1);
         else
@@ -215,6 +214,9 @@ static const char *read_inputs(struct raiser *r)
     r->states = why ? NULL : teg_raise_alloc(r, block->n_inputs + 1, sizeof *r->states);
     if (!r->states)
         return why ? why : "out of memory";
+    r->is_whole = !teg_amount_is(r->tokens, 1);
+    for (size_t i = 0; i < block->n_inputs; i++)
+        r->is_whole = r->is_whole && r->program->vars[block->inputs[i]].type.kind != TEG_MIL_STATE;
     for (size_t i = 0; i < block->n_inputs; i++) {
         const teg_mil_var_id id = block->inputs[i];
         const struct teg_mil_var *const v = &r->program->vars[id];
@@ -246,7 +248,7 @@ static const char *read_inputs(struct raiser *r)
 
 static const struct teg_raise_row *const tables[] = {teg_raise_layout_rows, teg_raise_slice_rows, teg_raise_math_rows,
                                                      teg_raise_rope_rows,   teg_raise_mask_rows,  teg_raise_attend_rows,
-                                                     teg_raise_state_rows,  teg_raise_tile_rows};
+                                                     teg_raise_state_rows,  teg_raise_tile_rows,  teg_raise_fixed_rows};
 
 static teg_raise_rule find_rule(const char *type)
 {
@@ -275,6 +277,7 @@ static const char *const required[][4] = {
     {"stack", "values"},
     {"einsum", "values"},
     {"slice_by_size", "x", "begin", "size"},
+    {"fill", "shape", "value"},
 };
 static const char *const binary[] = {"add",   "sub",         "mul",        "real_div", "floor_div",
                                      "pow",   "less",        "less_equal", "greater",  "greater_equal",

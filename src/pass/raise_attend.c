@@ -10,12 +10,12 @@
 /* Keys or values: a cache, or (without states) the rows of this call, which are then the whole sequence. */
 static bool is_context(const struct raiser *r, const struct meaning *m)
 {
-    return m->kind == CACHE || (m->kind == ROWS && r->n_states == 0 && m->scale == 1 && !m->last);
+    return m->kind == CACHE || (m->kind == ROWS && r->is_whole && m->scale == 1 && !m->last);
 }
 
 static bool is_slots(const struct raiser *r, const struct factor *f)
 {
-    return f && (f->axis == AXIS_SLOTS || (r->n_states == 0 && f->axis == AXIS_TOKENS));
+    return f && (f->axis == AXIS_SLOTS || (r->is_whole && f->axis == AXIS_TOKENS));
 }
 
 static const struct meaning *context_rows(const struct meaning *m)
@@ -83,12 +83,34 @@ static bool heads_fit(const struct view *q, const struct view *kv, const struct 
     return true;
 }
 
+/* What is appended: the rows of a cache, or those of this call, each head once. */
+static const struct meaning *appended(struct raiser *r, const struct meaning *m)
+{
+    if (m->kind == CACHE)
+        return m->write->rows;
+    struct meaning *const once = teg_raise_alloc(r, 1, sizeof *once);
+    if (!once)
+        return m;
+    *once = *m;
+    once->view = (struct view){.offset = m->view.offset};
+    for (uint32_t d = 0; d < m->view.rank; d++) {
+        const struct factor *const f = &m->view.factors[teg_view_begin(&m->view, d)];
+        struct factor kept[MAX_FACTORS];
+        uint32_t n = 0;
+        for (uint32_t i = 0; i < m->view.count[d]; i++)
+            if (f[i].axis != AXIS_COLUMNS || f[i].stride != 0)
+                kept[n++] = f[i];
+        (void)teg_view_add_dim(&once->view, kept, n);
+    }
+    return once;
+}
+
 /* The KV state that these keys and values are appended to. */
 static teg_value_id layer_state(struct raiser *r, const struct meaning *k, const struct meaning *v, uint32_t n_kv_heads,
                                 uint32_t width, const char **why)
 {
-    const teg_value_id keys = teg_raise_value(r, context_rows(k), why);
-    const teg_value_id values = keys == TEG_NO_VALUE ? keys : teg_raise_value(r, context_rows(v), why);
+    const teg_value_id keys = teg_raise_value(r, appended(r, k), why);
+    const teg_value_id values = keys == TEG_NO_VALUE ? keys : teg_raise_value(r, appended(r, v), why);
     teg_value_id state = TEG_NO_VALUE;
     if (values == TEG_NO_VALUE)
         return values;
@@ -340,6 +362,9 @@ bool teg_raise_score_binary(struct raiser *r, struct meaning *m, const struct me
     if (a->kind != SCORES && a->kind != TANH_SCORES)
         return false;
     const bool plain = !a->causal && !a->window; /* a mask must come after scale and cap */
+    struct meaning folded;
+    if (b->kind == CONSTANT && teg_raise_constant_mask(r, b, &folded))
+        b = &folded;
     if (strcmp(type, "add") == 0 && b->kind == MASK && a->kind == SCORES) {
         add_mask(r, m, a, b);
     } else if (strcmp(type, "mul") == 0 && teg_raise_scalar(r, b, &s) && plain && a->kind == SCORES && a->cap == 0) {
@@ -377,7 +402,10 @@ static void rule_softmax(struct raiser *r, struct meaning *m)
 static void rule_sdpa(struct raiser *r, struct meaning *m)
 {
     const struct meaning *const q = teg_raise_arg(r, "query"), *const k = teg_raise_arg(r, "key"),
-                                *const v = teg_raise_arg(r, "value"), *const mask = teg_raise_arg(r, "attn_mask");
+                                *const v = teg_raise_arg(r, "value"), *mask = teg_raise_arg(r, "attn_mask");
+    struct meaning folded;
+    if (mask && mask->kind == CONSTANT && teg_raise_constant_mask(r, mask, &folded))
+        mask = &folded;
     struct meaning *const scores = teg_raise_alloc(r, 2, sizeof *scores);
     if (!scores)
         return;

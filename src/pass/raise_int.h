@@ -100,6 +100,8 @@ enum kind {
     VISIBLE,      /* bool, or 1 where a key is seen: slot <= position, and slot > position - window */
     HIDDEN,       /* 1 where it is not */
     MASK,         /* added to scores: 0 where seen */
+    FILLED,       /* one value (scale) for each token and slot */
+    BANDED,       /* the same where seen, else 0 */
     ROWS,         /* of a value, scaled */
     SQUARES,
     MEANS,
@@ -116,7 +118,8 @@ enum kind {
     WAVED,
     TURNED_WAVED, /* rows (turned) times cos or sin b */
     DIFFERENCE,
-    SUM, /* of two waved halves of heads, a and b */
+    SUM,          /* of two waved halves of heads, a and b */
+    ROTATED_PART, /* the first columns of each head of a, rotated by `cos` and `sin` */
     SILU,
     SIGMOID,
     GELU,       /* of rows a */
@@ -193,8 +196,9 @@ struct meaning {
     teg_mil_var_id var; /* constant, table */
     const float *freqs; /* angles: [n_freqs], in columns of the view */
     uint32_t n_freqs;
-    bool by_contract; /* cos, sin: the caller's, from the package's base */
-    bool interleaved; /* turned: pairs are neighbours */
+    bool by_contract;                /* cos, sin: the caller's, from the package's base */
+    bool interleaved;                /* turned: pairs are neighbours */
+    const struct meaning *cos, *sin; /* a part that is rotated */
     uint32_t state, n_writes;
     const struct write *write;
     uint32_t axis; /* doubled: along which dimension */
@@ -256,6 +260,7 @@ struct raiser {
     enum teg_status status;    /* first failure of memory or data; a missing meaning is none */
     struct meaning **meanings; /* by variable */
     struct amount tokens;      /* T, or the fixed number of tokens of a call */
+    bool is_whole;             /* nothing is kept between calls: a call has the whole sequence, P is 0 */
     int64_t context;           /* slots of the states, 0: none */
     struct state *states;
     uint32_t n_states;
@@ -285,6 +290,12 @@ void teg_raise_start(struct raiser *r, const struct teg_mil_program *program, co
 /* *reason: why the function is no language model, in scratch; NULL: it is one. */
 enum teg_status teg_raise_function(struct raiser *r, const char **reason);
 void teg_raise_contract(const struct raiser *r, struct teg_buf *out);
+
+/* P + T: tokens after this call. */
+static inline struct amount teg_raise_used(const struct raiser *r)
+{
+    return (struct amount){r->tokens.n, r->tokens.t, r->is_whole ? 0 : 1};
+}
 
 void *teg_raise_alloc(struct raiser *r, size_t n, size_t item_bytes); /* scratch; NULL: r->status is set */
 void teg_raise_keep(struct raiser *r, enum teg_status status);
@@ -346,7 +357,7 @@ struct teg_raise_row {
 };
 extern const struct teg_raise_row teg_raise_layout_rows[], teg_raise_slice_rows[], teg_raise_math_rows[],
     teg_raise_attend_rows[], teg_raise_state_rows[], teg_raise_rope_rows[], teg_raise_mask_rows[],
-    teg_raise_tile_rows[];
+    teg_raise_tile_rows[], teg_raise_fixed_rows[];
 
 /* An element depends only on its own place, so any order of elements keeps the meaning. */
 bool teg_raise_may_move(const struct meaning *m);
@@ -363,6 +374,15 @@ bool teg_raise_join_rotation(struct raiser *r, struct meaning *m, const struct m
                              const struct meaning *second, uint32_t axis);
 /* An input of cosines or sines. */
 void teg_raise_wave_input(struct raiser *r, struct meaning *m, const struct teg_mil_type *type, bool is_cos);
+/* A part of a constant. False: it has no dimensions to cut. */
+bool teg_raise_slice_constant(struct raiser *r, struct meaning *m, const struct meaning *x);
+/* Constants of a call for a fixed number of tokens: a mask [..., T, slots], a wave along the rows x. False: none. */
+bool teg_raise_constant_mask(struct raiser *r, const struct meaning *x, struct meaning *mask);
+bool teg_raise_constant_wave(struct raiser *r, const struct meaning *x, const struct meaning *constant,
+                             struct meaning *wave);
+/* The first columns of each head, rotated, and the rest as it was. False: they are none. */
+bool teg_raise_join_partial(struct raiser *r, struct meaning *m, const struct meaning *first,
+                            const struct meaning *second, uint32_t axis);
 bool teg_raise_angles(struct raiser *r, struct meaning *m, const struct meaning *x, const struct meaning *y);
 /* Attention in tiles (raise_tile.c). */
 bool teg_raise_tile_binary(struct raiser *r, struct meaning *m, const struct meaning *a, const struct meaning *b);

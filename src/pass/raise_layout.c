@@ -17,6 +17,9 @@ bool teg_raise_may_move(const struct meaning *m)
     case VISIBLE:
     case HIDDEN:
     case MASK:
+    case FILLED:
+    case BANDED:
+    case ROTATED_PART:
     case ROWS:
     case NORMED:
     case TURNED:
@@ -354,7 +357,7 @@ static bool concat_twice(struct meaning *m, const struct meaning *a, const struc
 static bool join(struct raiser *r, struct meaning *m, const struct meaning *a, const struct meaning *b, uint32_t axis)
 {
     return concat_doubled(m, a, b, axis) || concat_twice(m, a, b, axis) || teg_raise_join_turned(m, a, b, axis) ||
-           teg_raise_join_rotation(r, m, a, b, axis);
+           teg_raise_join_rotation(r, m, a, b, axis) || teg_raise_join_partial(r, m, a, b, axis);
 }
 
 static void rule_stack(struct raiser *r, struct meaning *m)
@@ -518,14 +521,14 @@ static void rule_range(struct raiser *r, struct meaning *m)
     const struct amount *start, *end;
     uint32_t n;
     int64_t step;
-    const struct amount used = {r->tokens.n, r->tokens.t, 1};
+    const struct amount used = teg_raise_used(r);
     if (!teg_raise_ints(r, teg_raise_arg(r, "start"), &start, &n) ||
         !teg_raise_ints(r, teg_raise_arg(r, "end"), &end, &n) || !teg_raise_numbers(r, "step", &step, 1, &n) ||
         step != 1) {
         teg_raise_no(r, m, "expected bounds known from T and P, and steps of 1, found others");
         return;
     }
-    if (start->n == 0 && start->t == 0 && start->p == 1 && teg_amount_same(*end, used)) {
+    if (start->n == 0 && start->t == 0 && start->p == (r->is_whole ? 0 : 1) && teg_amount_same(*end, used)) {
         m->kind = POSITIONS;
         (void)teg_view_add_dim(&m->view, &(struct factor){AXIS_TOKENS, r->tokens, 0}, 1);
     } else if (teg_amount_is(*start, 0) && (teg_amount_same(*end, used) || teg_amount_is(*end, r->context))) {

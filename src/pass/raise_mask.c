@@ -32,6 +32,29 @@ static bool as_slots(struct raiser *r, const struct meaning *x, struct meaning *
     return teg_view_total(&slots->view) == 1;
 }
 
+/* Dimension of the only factor, from the end; 0: there are others. */
+static uint32_t from_end(const struct view *v)
+{
+    for (uint32_t d = 0; d < v->rank; d++)
+        if (v->count[d])
+            return teg_view_total(v) == 1 ? v->rank - d : 0;
+    return 0;
+}
+
+/* A call that has the whole sequence counts tokens and slots alike: those in the later dimension are slots. */
+static bool count_slots(const struct raiser *r, const struct meaning *x, const struct meaning *other,
+                        struct meaning *slots)
+{
+    const bool both = r->is_whole && x->kind == POSITIONS && other->kind == POSITIONS;
+    const uint32_t at = both ? from_end(&x->view) : 0;
+    if (!at || from_end(&other->view) <= at)
+        return false;
+    *slots = *x;
+    slots->kind = SLOTS;
+    slots->view.factors[0].axis = AXIS_SLOTS;
+    return true;
+}
+
 /* m = slots RELATION positions; `add` is on the right side. */
 static void relate(struct raiser *r, struct meaning *m, const struct meaning *slots, const char *relation,
                    const struct meaning *positions)
@@ -47,15 +70,15 @@ static void relate(struct raiser *r, struct meaning *m, const struct meaning *sl
     const bool below = strcmp(relation, "less_equal") == 0 || strcmp(relation, "less") == 0;
     /* slot <= position + bound, or slot > position + bound */
     const int64_t bound = strcmp(relation, "less") == 0 || strcmp(relation, "greater_equal") == 0 ? add - 1 : add;
-    if (!teg_view_broadcast(&slots->view, &positions->view, &v) ||
-        (below ? bound != 0 : bound >= 0 || bound < -INT32_MAX)) {
+    if (!teg_view_broadcast(&slots->view, &positions->view, &v) || (below ? bound != 0 : bound < -INT32_MAX) ||
+        (!below && bound > 0)) {
         teg_raise_no(r, m, "expected slot <= position or slot > position - window, found another comparison");
         return;
     }
-    m->kind = VISIBLE;
+    m->kind = !below && bound == 0 ? HIDDEN : VISIBLE;
     m->view = v;
     m->first_slot = slots->first_slot;
-    m->causal = below;
+    m->causal = below || bound == 0;
     m->window = below ? 0 : (uint32_t)-bound;
 }
 
@@ -99,9 +122,9 @@ static void rule_compare(struct raiser *r, struct meaning *m)
         *m = *a;
         m->kind = NEGATIVE;
         m->a = a;
-    } else if (as_position(r, b, &position) && as_slots(r, a, &slots)) {
+    } else if (as_position(r, b, &position) && (as_slots(r, a, &slots) || count_slots(r, a, b, &slots))) {
         relate(r, m, &slots, r->op->type, &position);
-    } else if (as_position(r, a, &position) && as_slots(r, b, &slots)) {
+    } else if (as_position(r, a, &position) && (as_slots(r, b, &slots) || count_slots(r, b, a, &slots))) {
         relate(r, m, &slots, mirrored(r->op->type), &position);
     } else {
         teg_raise_no(r, m, "expected slots compared with positions, found other values");
@@ -139,6 +162,10 @@ static bool filled_with(struct raiser *r, const struct meaning *x, float *value)
     const char *why = NULL;
     if (teg_raise_scalar(r, x, value))
         return true;
+    if (x->kind == FILLED) {
+        *value = x->scale;
+        return true;
+    }
     const float *const all =
         x->kind == CONSTANT && r->program->vars[x->var].constant ? teg_raise_floats(r, x->var, &n, &why) : NULL;
     if (!all)
@@ -152,11 +179,14 @@ static bool filled_with(struct raiser *r, const struct meaning *x, float *value)
 
 static void rule_select(struct raiser *r, struct meaning *m)
 {
-    const struct meaning *const cond = teg_raise_arg(r, "cond"), *const a = teg_raise_arg(r, "a"),
-                                *const b = teg_raise_arg(r, "b");
+    const struct meaning *cond = teg_raise_arg(r, "cond"), *const a = teg_raise_arg(r, "a"),
+                         *const b = teg_raise_arg(r, "b");
+    struct meaning folded;
     const struct amount *c, *x, *y;
     uint32_t n, nx, ny;
     float seen, hidden;
+    if (cond->kind == CONSTANT && teg_raise_constant_mask(r, cond, &folded))
+        cond = &folded;
     if (cond->kind == INTEGERS && teg_raise_ints(r, a, &x, &nx) && teg_raise_ints(r, b, &y, &ny)) {
         n = cond->n_ints;
         c = cond->ints;
@@ -178,6 +208,15 @@ static void rule_select(struct raiser *r, struct meaning *m)
         if (a->kind == MASK) {
             both(r, m, a, cond, MASK);
         } else if (filled_with(r, a, &seen) && seen == 0) {
+            *m = *cond;
+            m->kind = MASK;
+        } else {
+            teg_raise_no(r, m, "expected 0 or another mask where a key is seen, found another value");
+        }
+    } else if (cond->kind == HIDDEN && filled_with(r, a, &hidden) && hidden <= FAR_BELOW) {
+        if (b->kind == MASK) {
+            both(r, m, b, cond, MASK);
+        } else if (filled_with(r, b, &seen) && seen == 0) {
             *m = *cond;
             m->kind = MASK;
         } else {
@@ -224,9 +263,26 @@ bool teg_raise_mask_binary(struct raiser *r, struct meaning *m, const struct mea
         m->kind = b->kind == VISIBLE ? HIDDEN : NEGATIVE;
         return true;
     }
+    if (strcmp(type, "sub") == 0 && a->kind == FILLED && b->kind == BANDED && a->scale == b->scale &&
+        a->scale <= FAR_BELOW && teg_view_same(&a->view, &b->view)) {
+        *m = *b;
+        m->kind = MASK;
+        return true;
+    }
+    if (strcmp(type, "sub") == 0 && a->kind == FILLED && a->scale == 1 && b->kind == VISIBLE &&
+        teg_view_same(&a->view, &b->view)) {
+        *m = *b;
+        m->kind = HIDDEN;
+        return true;
+    }
     if (strcmp(type, "mul") == 0 && (a->kind == HIDDEN || b->kind == HIDDEN)) {
         const struct meaning *const mask = a->kind == HIDDEN ? a : b, *const factor = mask == a ? b : a;
-        if (teg_raise_scalar(r, factor, &x) && x <= FAR_BELOW) {
+        if (factor->kind == MASK) {
+            if (mask->window || factor->window || !mask->causal || !factor->causal)
+                teg_raise_no(r, m, "expected two causal masks of all slots before, found others");
+            else
+                both(r, m, mask, factor, MASK);
+        } else if (filled_with(r, factor, &x) && x <= FAR_BELOW) {
             *m = *mask;
             m->kind = MASK;
         } else {

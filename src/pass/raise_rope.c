@@ -319,25 +319,78 @@ bool teg_raise_join_turned(struct meaning *m, const struct meaning *a, const str
     return true;
 }
 
-/* m = the rows `x` (of any kind; its view is that of whole heads) turned. */
-static void rotate(struct raiser *r, struct meaning *m, const struct meaning *x, const struct meaning *c,
-                   const struct meaning *s, const struct pairing *p)
+/* m = the rows of `whole` with the first columns of each head turned: as many as there are pairs. */
+static void rotate_rows(struct raiser *r, struct meaning *m, const struct meaning *whole, uint32_t head_width,
+                        const struct meaning *c, const struct meaning *s, const struct pairing *p)
 {
     const char *why = NULL;
     struct teg_op op;
-    struct meaning *const rows = teg_raise_alloc(r, 1, sizeof *rows);
-    if (!rows)
-        return;
-    *rows = *x;
-    rows->kind = ROWS;
-    const teg_value_id v = rope_op(r, c, s, p, &op, &why) ? teg_raise_value(r, rows, &why) : TEG_NO_VALUE;
+    const teg_value_id v = rope_op(r, c, s, p, &op, &why) ? teg_raise_value(r, whole, &why) : TEG_NO_VALUE;
     if (v == TEG_NO_VALUE) {
         teg_raise_no(r, m, "%s", why ? why : "out of memory");
         return;
     }
     op.inputs[0] = v;
-    teg_raise_rows(m, teg_raise_emit(r, &op), teg_view_width(&x->view), &x->view);
-    m->last = x->last;
+    op.attr.rope.head_width = head_width;
+    teg_raise_rows(m, teg_raise_emit(r, &op), teg_view_width(&whole->view), &whole->view);
+    m->last = whole->last;
+}
+
+/* Some columns of each head are turned: that becomes an op when the others are put beside them. */
+bool teg_raise_join_partial(struct raiser *r, struct meaning *m, const struct meaning *first,
+                            const struct meaning *second, uint32_t axis)
+{
+    if (first->kind != ROTATED_PART || second->kind != ROWS)
+        return false;
+    const struct factor *const turned = teg_view_single(&first->view, axis), *const rest =
+                                                                                 teg_view_single(&second->view, axis);
+    struct meaning *const whole = teg_raise_alloc(r, 1, sizeof *whole);
+    if (!whole)
+        return true;
+    bool good = turned && rest && turned->stride == 1 && rest->stride == 1 && rest->axis == AXIS_COLUMNS &&
+                turned->size.n == first->group && same_source(first->a, second) &&
+                second->view.offset == first->view.offset + turned->size.n && first->view.rank == second->view.rank;
+    *whole = *second;
+    whole->view = (struct view){.offset = first->view.offset};
+    for (uint32_t d = 0; good && d < first->view.rank; d++) {
+        const struct factor *const f = &first->view.factors[teg_view_begin(&first->view, d)];
+        struct factor wide = *turned;
+        wide.size.n += rest->size.n;
+        good = teg_view_add_dim(&whole->view, d == axis ? &wide : f, first->view.count[d]);
+    }
+    struct view narrow = whole->view; /* all else must be alike */
+    if (good) {
+        narrow.factors[teg_view_begin(&narrow, axis)].size = rest->size;
+        narrow.offset = second->view.offset;
+    }
+    const struct pairing p = {first->group / 2, first->interleaved};
+    if (good && teg_view_same(&narrow, &second->view) && teg_view_whole(&whole->view))
+        rotate_rows(r, m, whole, first->group + (uint32_t)rest->size.n, first->cos, first->sin, &p);
+    else
+        teg_raise_no(r, m, "expected the rotated columns of each head and the rest of them, found others");
+    return true;
+}
+
+/* m = the rows `x` (of any kind; its view is that of whole heads, or of their first columns) turned. */
+static void rotate(struct raiser *r, struct meaning *m, const struct meaning *x, const struct meaning *c,
+                   const struct meaning *s, const struct pairing *p)
+{
+    struct meaning *const rows = teg_raise_alloc(r, 1, sizeof *rows);
+    if (!rows)
+        return;
+    *rows = *x;
+    rows->kind = ROWS;
+    if (teg_view_whole(&rows->view)) {
+        rotate_rows(r, m, rows, 2 * p->n_pairs, c, s, p);
+        return;
+    }
+    *m = *rows;
+    m->kind = ROTATED_PART;
+    m->a = rows;
+    m->cos = c;
+    m->sin = s;
+    m->group = 2 * p->n_pairs;
+    m->interleaved = p->interleaved;
 }
 
 /* x · cos + turned(x) · sin */
@@ -425,6 +478,14 @@ bool teg_raise_rope_binary(struct raiser *r, struct meaning *m, const struct mea
         a = b;
         b = other;
     }
+    struct meaning *const folded = teg_raise_alloc(r, 1, sizeof *folded);
+    if (!folded)
+        return true;
+    if (teg_raise_constant_wave(r, b, a, folded)) {
+        a = b;
+        b = folded;
+    } else if (teg_raise_constant_wave(r, a, b, folded))
+        b = folded;
     if (!is_wave(b)) /* positions times frequencies by broadcasting */
         return (a->kind == POSITIONS || b->kind == POSITIONS) && teg_raise_angles(r, m, a, b);
     if (teg_raise_scalar(r, a, &s)) { /* the magnitude of yarn and others */

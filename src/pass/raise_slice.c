@@ -120,7 +120,7 @@ static bool cut_axis(struct raiser *r, struct meaning *m, struct amount size, st
                      struct factor *f)
 {
     const struct amount one_before = {size.n - 1, size.t, size.p};
-    const struct amount used = {r->tokens.n, r->tokens.t, 1}; /* P + T */
+    const struct amount used = teg_raise_used(r);
     if (f->axis == AXIS_TOKENS && m->kind == ROWS) {
         if (!teg_amount_same(begin, one_before) || !teg_amount_same(end, size))
             return false;
@@ -213,6 +213,16 @@ static void slice_view(struct raiser *r, struct meaning *m, const struct meaning
             teg_raise_no(r, m, "expected a dimension of one to drop, found more");
 }
 
+/* Small integers between constant bounds. */
+static bool is_shape(struct raiser *r, const struct meaning *x)
+{
+    const struct amount *values, *begin, *end;
+    uint32_t n, nb, ne;
+    return teg_raise_ints(r, x, &values, &n) && teg_raise_ints(r, teg_raise_arg(r, "begin"), &begin, &nb) && nb == 1 &&
+           teg_amount_fixed(begin[0]) && teg_raise_ints(r, teg_raise_arg(r, "end"), &end, &ne) && ne == 1 &&
+           teg_amount_fixed(end[0]);
+}
+
 static void rule_slice(struct raiser *r, struct meaning *m)
 {
     const struct meaning *const x = teg_raise_arg(r, "x");
@@ -221,6 +231,8 @@ static void rule_slice(struct raiser *r, struct meaning *m)
     if (x->kind == STATE || x->kind == UPDATED)
         teg_raise_read_slice(r, m, x);
     else if (x->kind == INTEGERS || x->kind == CONSTANT) {
+        if (x->kind == CONSTANT && !is_shape(r, x) && teg_raise_slice_constant(r, m, x))
+            return;
         if (teg_raise_ints(r, x, &values, &n))
             slice_ints(r, m, values, n);
         else

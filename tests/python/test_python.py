@@ -422,6 +422,57 @@ def _():
     expect(done.stdout.endswith("good\n"), done.stderr[-800:])
 
 
+TINY = str(ROOT / "tests" / "data" / "tiny" / "llama.gguf")
+
+
+@test
+def _():
+    """LanguageModel: ids in, logits out, the same in one call or many; text in, text out"""
+    m = ct.LanguageModel(TINY, mode="exact", chunk=4, threads=1)
+    expect(m.logits is None and m.tokens == [] and m.info["vocab_tokens"] > 0 and m.context > 0)
+    ids = [5, 6, 7, 8, 9, 10]
+    rows = m.prefill(ids, all_logits=True)
+    expect(rows.shape == (6, m.info["vocab_tokens"]) and m.tokens == ids)
+    m.rewind(2)
+    expect(m.logits is None and m.tokens == ids[:2])
+    expect(np.array_equal(m.prefill(np.array(ids[2:5])), rows[4]) and np.array_equal(m.decode(ids[5]), rows[5]))
+    other = m.fork()
+    greedy = m.generate(max_tokens=3)
+    expect(greedy and greedy[0] == int(rows[5].argmax()) and other.tokens == ids, "a fork is a session of its own")
+    expect(other.generate(max_tokens=3) == greedy, "the same tokens give the same text")
+    del m
+    expect(other.decode(5).shape == rows[5].shape, "a fork keeps the model")
+    text = ct.LanguageModel(TINY, mode="exact")
+    expect(text.detokenize(text.tokenize("Hello there", bos=False)).strip() == "Hello there")
+    expect(isinstance(text.generate("Hello", max_tokens=4, temperature=0.7, seed=1), str))
+
+
+@test
+def _():
+    """LanguageModel: errors are the library's sentences, and leave the session as it was"""
+    m = ct.LanguageModel(TINY, context=8)
+    raises(ValueError, lambda: ct.LanguageModel(TINY, mode="quick"), "mode", "quick")
+    raises(ct.TegulaError, lambda: ct.LanguageModel("/nowhere.gguf"), "/nowhere.gguf")
+    raises(ct.TegulaError, lambda: m.prefill([10 ** 6]), "token 0")
+    raises(ct.TegulaError, lambda: m.prefill([5] * 9), "context full")
+    raises(ct.TegulaError, lambda: m.generate(), "give a prompt")
+    expect(m.tokens == [] and m.prefill([5]).ndim == 1)
+
+
+@test
+def _():
+    """LanguageModel: a package that keeps its keys in states"""
+    folder = ROOT.parent / "shared" / "data" / "stateful-tiny"
+    package = folder / "tiny_apple_none.mlpackage"
+    if not package.exists():
+        raise Skip("no ../shared/data/stateful-tiny")
+    golden = np.load(folder / "tiny_apple_none.golden.npz")
+    m = ct.LanguageModel(package, mode="exact")
+    rows = m.prefill(golden["c00_in_inputIds"], all_logits=True)
+    wanted = golden[next(k for k in golden.files if k.startswith("c00_out_"))].reshape(rows.shape)
+    expect(np.abs(rows - wanted).max() < 0.02, f"logits differ by {np.abs(rows - wanted).max()}")
+
+
 def main():
     failed = 0
     print(f"1..{len(TESTS)}")

@@ -442,7 +442,7 @@ static const struct refusal refusals[] = {
     {PLAIN,
      {"x0 = gather(x = table, indices = ids, axis = int32(0), batch_dims = int32(0), validate_indices = bool(false))"},
      {"x0 = slice_by_index(x = table, begin = tensor<int32, [2]>([0, 0]), end = tensor<int32, [2]>([1, 16]))"},
-     "op x0 (slice_by_index): expected rows or a shape, found a constant"},
+     "op x0 (slice_by_index): expected this call's rows of a table or of a causal mask, found another part"},
     {WITH(.rope = LM_ROPE_SPLIT),
      {"q0_b = split(x = q0,"},
      {"q0_b = split(x = table,"},
