@@ -104,8 +104,9 @@ void teg_qgemm_pack(enum teg_dtype dtype, const void *w, size_t w_row_bytes, siz
 
 /* Matrices of dtype/encoding.h (qgemm_encoding.c). How one can be packed; false: it cannot (K is not whole groups, a
  * scale serves fewer than 32 values, offsets of 8-bit codes are floats, a table serves fewer than 4 rows). Affine codes
- * are kept and mean what they mean there, less the rounding to fp16. Palettes keep their codes too; a table's entries
- * are put in 16 bits, which is 1/65535 of their range, and each product is made twice, for both halves of an entry. */
+ * are kept and mean what they mean there, less the rounding to fp16 and of float scales to 22 bits. Palettes keep their
+ * codes too; a table's entries are put in 16 bits, which is 1/65535 of their range, and each product is made twice, for
+ * both halves of an entry. */
 bool teg_qgemm_form_of(const struct teg_encoding *e, struct teg_qgemm_form *form);
 size_t teg_qgemm_form_bytes(const struct teg_qgemm_form *form, size_t n, size_t k);
 /* As teg_qgemm_pack, for rows n0 … n1 - 1 of the matrix. */

@@ -1,10 +1,11 @@
 /* kernel/qgemm_encoding.c: matrices of dtype/encoding.h into panels (qgemm_layout.h).
  *
- * Affine codes and their scales go over as they are; a float offset becomes a minimum, minus scale · offset. A
- * palette's codes do too, but its entries are half floats, and the product wants bytes: so an entry becomes two of
- * them, value ≈ scale · (256 high + low - zero), with a scale and zero point for each 4 columns, from the entries that
- * those use. Not taken: one byte an entry, or values quantized again in 8 bits. Both are twice as fast, and both cost
- * more than 8-bit activations do (docs/PERFORMANCE.md). An entry that is not finite makes its columns NaN. */
+ * Affine codes and their scales go over as they are (float scales in 22 bits); a float offset becomes a minimum, minus
+ * scale · offset. A palette's codes do too, but its entries are half floats, and the product wants bytes: so an entry
+ * becomes two of them, value ≈ scale · (256 high + low - zero), with a scale and zero point for each 4 columns, from
+ * the entries that those use. Not taken: one byte an entry, or values quantized again in 8 bits. Both are twice as
+ * fast, and both cost more than 8-bit activations do (docs/PERFORMANCE.md). An entry that is not finite makes its
+ * columns NaN. */
 #include <math.h>
 #include <string.h>
 
@@ -119,6 +120,20 @@ static void place_column(const struct block *b, const struct teg_encoding_part *
     }
 }
 
+/* Nearest float of 22 bits, which is what a product takes (qgemm_layout.h). Infinity, NaN and what has fewer bits stay.
+ */
+static float short_scale(float scale)
+{
+    uint32_t bits;
+    memcpy(&bits, &scale, sizeof bits);
+    const uint32_t magnitude = bits & 0x7fffffff;
+    if (magnitude < 0x400000 || magnitude >= 0x7f7ffffc)
+        return scale;
+    bits = (bits + 2) & ~UINT32_C(3);
+    memcpy(&scale, &bits, sizeof scale);
+    return scale;
+}
+
 static void put_affine(const struct block *b, size_t c)
 {
     size_t row;
@@ -128,6 +143,10 @@ static void put_affine(const struct block *b, size_t c)
         row / p->rows_each * (b->e->columns / p->columns_each) + b->group * TEG_QGEMM_GROUP / p->columns_each;
     const int offset = p->offsets.bytes ? teg_encoding_int(&p->offsets, group) : 0;
     memcpy(b->header + scale_bytes * c, p->scales + scale_bytes * group, scale_bytes);
+    if (b->form->wide_scales) {
+        const float scale = short_scale(teg_encoding_float(p->scales, p->scale_dtype, group));
+        memcpy(b->header + scale_bytes * c, &scale, sizeof scale);
+    }
     b->header[scale_bytes * COLUMNS + c] = (uint8_t)(offset + teg_encoding_half(&p->codes));
     if (p->float_offsets) { /* of two f16, the product is exact */
         const float minimum = -teg_encoding_float(p->scales, p->scale_dtype, group) *
@@ -161,7 +180,7 @@ static float step_of(const float *table, const bool *used, size_t n, float *zero
     if (!(step >= 0x1p-120f)) /* its inverse must be a number, and 256 of it too */
         return 0;
     *zero = nearest(-low / step);
-    return step;
+    return short_scale(step);
 }
 
 static void put_halves(uint8_t *low, size_t distance, float x)

@@ -85,6 +85,7 @@ enum gemm_header { HEADER_D, HEADER_DM, HEADER_E, HEADER_K, HEADER_S8, HEADER_S1
     X(PALETTE_6, CODES_6, 4)                                                                                           \
     X(PALETTE_8, CODES_8, 16)
 
+/* Float scales have 22 bits, the last two are 0: three halves of a scale are exact then (qgemm_tmpl.h, FAR). */
 #define AFFINE_SCALE_BYTES(form) ((form)->wide_scales ? 4u * COLUMNS : 2u * COLUMNS)
 #define AFFINE_HEADER_BYTES(form) (AFFINE_SCALE_BYTES(form) + ((form)->kind == TEG_QGEMM_MINIMUM_4 ? 5u : 1u) * COLUMNS)
 #define PALETTE_HEADER_BYTES(tables) (6u * COLUMNS + 2u * (tables)*QUAD_BYTES)

@@ -22,8 +22,6 @@
 
 typedef uint8_t vq __attribute__((vector_size(sizeof(vf))));
 typedef uint16_t vw __attribute__((vector_size(sizeof(vf))));
-typedef int8_t v_bytes __attribute__((vector_size(VL)));
-typedef uint8_t v_ubytes __attribute__((vector_size(VL)));
 
 #define PANEL_VECTORS (COLUMNS / VL)
 #define NV 2
@@ -115,18 +113,14 @@ TEG_INLINE void f_store(float *p, vf v)
     memcpy(p, &v, sizeof v);
 }
 
-TEG_INLINE vf from_signed(const uint8_t *p)
+TEG_INLINE vf from_integers(vi v)
 {
-    v_bytes b;
-    memcpy(&b, p, sizeof b);
-    return __builtin_convertvector(b, vf);
+    return __builtin_convertvector(v, vf);
 }
 
-TEG_INLINE v_ubytes load_ubytes(const uint8_t *p)
+TEG_INLINE vf from_signed(const uint8_t *p)
 {
-    v_ubytes b;
-    memcpy(&b, p, sizeof b);
-    return b;
+    return from_integers((v_load_u8(p) ^ 128) - 128);
 }
 
 /* Scales (and minimums) of group g of a block. Every product is exact: f16 times at most 8 bits. */
@@ -136,7 +130,7 @@ TEG_INLINE void unpack_scales(const enum gemm_header header, const uint8_t *h, s
         float *const scale = u->part[0].scale + c, *const minimum = u->part[0].minimum + c;
         if (header == HEADER_E) {
             /* 2^(e - 128); below e = 2 a denormal */
-            const vi e = __builtin_convertvector(load_ubytes(h + c), vi);
+            const vi e = v_load_u8(h + c);
             const vi small = e < 2;
             f_store(scale, (vf)((small & (0x200000 + e * 0x200000)) | (~small & (e - 1) << 23)));
             continue;
@@ -157,9 +151,9 @@ TEG_INLINE void unpack_scales(const enum gemm_header header, const uint8_t *h, s
                     f_store(u->part[i].scale + c, d * from_signed(h + (2 + 2 * g + i) * COLUMNS + c));
                     continue;
                 }
-                const v_ubytes both = load_ubytes(h + (4 + 2 * g + i) * COLUMNS + c);
-                f_store(u->part[i].scale + c, d * __builtin_convertvector(both & 15, vf));
-                f_store(u->part[i].minimum + c, -second * __builtin_convertvector(both >> 4, vf));
+                const vi both = v_load_u8(h + (4 + 2 * g + i) * COLUMNS + c);
+                f_store(u->part[i].scale + c, d * from_integers(both & 15));
+                f_store(u->part[i].minimum + c, -second * from_integers(both >> 4));
             }
         }
     }
@@ -204,7 +198,7 @@ TEG_INLINE void unpack_form_group(const enum gemm_codes codes, const size_t tabl
 {
     const vi ones = (vi){0} + 0x01010101;
     for (size_t v = 0; v < PANEL_VECTORS; v++) {
-        vi sum = __builtin_convertvector(load_ubytes(zeros + v * VL), vi) << 16;
+        vi sum = v_load_u8(zeros + v * VL) << 16;
 #pragma GCC unroll 8
         for (size_t quad = 0; quad < 8; quad++) {
             vq q = unpack_quad(codes, src, v, quad);
@@ -291,17 +285,33 @@ TEG_INLINE const struct gemm_group *group_of(const struct gemm_rows *rows, size_
 /* A half group has its own Σu: the second is the whole less the first. */
 TEG_INLINE vi pair_of(const struct gemm_group *x, const bool halves, const size_t part)
 {
-    const vi whole = v_copy(&x->pair);
     if (!halves)
-        return whole;
-    const vi low = v_copy(&x->pair_low);
-    return part == 0 ? low : whole - (low & (int32_t)0xffff0000);
+        return v_copy(&x->pair);
+    if (part == 0)
+        return v_copy(&x->pair_low);
+    const uint32_t high = x->pair - (x->pair_low & 0xffff0000);
+    return v_copy(&high);
+}
+
+/* Sums begin at the bits of the float 1.5 · 2^23, where a step of one is a step of the last bit: as floats they are
+ * FAR + sum, and one multiply-add gives sum · d without a conversion. FAR · d is exact (a scale has at most 22 bits),
+ * so that is sum · d rounded once, as a conversion and a product are: tiles of few rows take those, for the constants
+ * of a column are not worth making there. No sum of 32 products reaches 2^22. */
+#define FAR 12582912.0f
+#define FAR_BITS 0x4b400000
+
+TEG_INLINE vf scaled(const bool far, vi sum, vf d, vf back)
+{
+    if (far)
+        return v_fma((vf)sum, d, back);
+    return from_integers(sum) * d;
 }
 
 /* sums[m][32], columns c … c + 2 VL - 1, += products over n groups. `mr` and the flags are constants. */
 TEG_INLINE void gemm_tile(const size_t mr, const bool wide, const bool halves, const bool minimums,
                           const struct gemm_unit *u, size_t n, const struct gemm_rows *rows, size_t c, float *sums)
 {
+    const bool far = V_FUSED && mr > 2;
     vf acc[GEMM_MR][NV];
 #pragma GCC unroll 8
     for (size_t m = 0; m < mr; m++)
@@ -313,11 +323,12 @@ TEG_INLINE void gemm_tile(const size_t mr, const bool wide, const bool halves, c
             vi s[GEMM_MR][NV];
             const vi p0 = (vi)f_load((const float *)(const void *)(p->pair + c));
             const vi p1 = (vi)f_load((const float *)(const void *)(p->pair + c + VL));
+            const vi start = (vi){0} + (far ? FAR_BITS : 0);
 #pragma GCC unroll 8
             for (size_t m = 0; m < mr; m++) {
                 const vi a = pair_of(group_of(rows, m, g), halves, part);
-                s[m][0] = v_dot_pair((vi){0}, p0, a);
-                s[m][1] = v_dot_pair((vi){0}, p1, a);
+                s[m][0] = v_dot_pair(start, p0, a);
+                s[m][1] = v_dot_pair(start, p1, a);
             }
             const size_t quads = halves ? 4 : 8;
 #pragma GCC unroll 8
@@ -331,11 +342,12 @@ TEG_INLINE void gemm_tile(const size_t mr, const bool wide, const bool halves, c
                 }
             }
             const vf d0 = f_load(p->scale + c), d1 = f_load(p->scale + c + VL);
+            const vf back0 = d0 * -FAR, back1 = d1 * -FAR;
 #pragma GCC unroll 8
             for (size_t m = 0; m < mr; m++) {
                 const vf scale = v_set(group_of(rows, m, g)->scale);
-                acc[m][0] = v_fma(__builtin_convertvector(s[m][0], vf), d0 * scale, acc[m][0]);
-                acc[m][1] = v_fma(__builtin_convertvector(s[m][1], vf), d1 * scale, acc[m][1]);
+                acc[m][0] = v_fma(scaled(far, s[m][0], d0, back0), scale, acc[m][0]);
+                acc[m][1] = v_fma(scaled(far, s[m][1], d1, back1), scale, acc[m][1]);
             }
             if (!minimums)
                 continue;
@@ -345,7 +357,7 @@ TEG_INLINE void gemm_tile(const size_t mr, const bool wide, const bool halves, c
                 const struct gemm_group *const x = group_of(rows, m, g);
                 vf sum = v_set(x->sum);
                 if (halves) /* -s·(low half of the negated sum) */
-                    sum = __builtin_convertvector(-(pair_of(x, halves, part) >> 16), vf) * v_set(x->scale);
+                    sum = from_integers(-(pair_of(x, halves, part) >> 16)) * v_set(x->scale);
                 acc[m][0] = v_fma(m0, sum, acc[m][0]);
                 acc[m][1] = v_fma(m1, sum, acc[m][1]);
             }
@@ -481,8 +493,7 @@ TEG_INLINE vf clamp_byte(vf v)
 TEG_INLINE int32_t v_codes(int8_t *dst, vf v, float zero)
 {
     const vf u = clamp_byte(nearest(v) + v_set(zero));
-    const v_bytes bytes = __builtin_convertvector(__builtin_convertvector(u, vi), v_bytes);
-    memcpy(dst, &bytes, sizeof bytes);
+    v_store_s8(dst, __builtin_convertvector(u, vi));
     return (int32_t)v_sum(u); /* exact in any order */
 }
 #endif
@@ -508,9 +519,8 @@ TEG_INLINE void quantize_group(const float *x, struct gemm_group *dst, float *re
     for (size_t i = 0; i < TEG_QGEMM_GROUP; i += VL) {
         sums[i / 16] += v_codes(dst->u + i, f_load(x + i) * inverse, zero);
         if (rest) {
-            v_bytes bytes;
-            memcpy(&bytes, dst->u + i, sizeof bytes);
-            f_store(rest + i, f_load(x + i) - (__builtin_convertvector(bytes, vf) - zero) * step);
+            const vf u = from_signed((const uint8_t *)dst->u + i);
+            f_store(rest + i, f_load(x + i) - (u - zero) * step);
         }
     }
     const int32_t z = (int32_t)zero, half = sums[0] - 16 * z, all = half + sums[1] - 16 * z;

@@ -6,12 +6,15 @@
  *   ATTENTION_NV  vectors of an attention tile (4 query rows high)
  *   vf, vi        a vector of VL floats, of VL int32_t; GCC's operators work on both
  *   v_set(x)      x in every lane
+ *   V_FUSED       whether v_fma rounds once
  *   v_fma(a,b,c)  a * b + c, fused where this instruction set can. The templates call it wherever two code paths must
  *                 agree bit for bit, and never leave the choice to the compiler there.
  *   v_max, v_min  a > b ? a : b and a < b ? a : b: the second operand where either is NaN
  *   v_load_part, v_store_part   n < VL floats; the other lanes are zero, memory past them is not touched
  *   v_load_f16, v_store_f16     VL half floats at any address
  *   v_f16         one half float
+ *   v_load_u8     VL unsigned bytes as integers
+ *   v_store_s8    VL integers in -128 … 127 as bytes
  *   v_put16       16 signed bytes q to floats q * d + add
  *   v_lut16       16 bytes table[index & 15]
  *   v_sum4        sums of the lanes of four vectors, each in the same fixed tree
@@ -29,9 +32,11 @@
 
 #define VL 4
 #if defined(__aarch64__) /* 32 vector registers */
+#define V_FUSED true
 #define LINEAR_MR 4
 #define ATTENTION_NV 4
 #else /* 16 */
+#define V_FUSED false
 #define LINEAR_MR 2
 #define ATTENTION_NV 2
 #endif
@@ -135,6 +140,17 @@ static inline vb v_lut16(vb table, vb index)
 static inline float v_f16(const uint8_t *p)
 {
     return teg_f16_to_f32((uint16_t)(p[0] | p[1] << 8));
+}
+
+static inline vi v_load_u8(const uint8_t *p)
+{
+    return (vi){p[0], p[1], p[2], p[3]};
+}
+
+static inline void v_store_s8(int8_t *p, vi v)
+{
+    for (int i = 0; i < 4; i++)
+        p[i] = (int8_t)v[i];
 }
 
 static inline vf v_load_part(const float *p, size_t n)

@@ -7,6 +7,7 @@
 #include "kernel/ref/vec_types.h"
 
 #define VL 8
+#define V_FUSED true
 #define LINEAR_MR 3
 #define ATTENTION_NV 2
 
@@ -46,6 +47,18 @@ static inline void v_store_f16(void *p, vf v)
 static inline float v_f16(const uint8_t *p)
 {
     return _cvtsh_ss((uint16_t)(p[0] | p[1] << 8));
+}
+
+static inline vi v_load_u8(const uint8_t *p)
+{
+    return (vi)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p));
+}
+
+static inline void v_store_s8(int8_t *p, vi v)
+{
+    const __m256i pairs = _mm256_packs_epi32((__m256i)v, (__m256i)v);
+    const __m128i words = _mm_unpacklo_epi64(_mm256_castsi256_si128(pairs), _mm256_extracti128_si256(pairs, 1));
+    _mm_storel_epi64((__m128i *)(void *)p, _mm_packs_epi16(words, words));
 }
 
 /* Lane mask of the first n. */

@@ -7,6 +7,7 @@
 #include "kernel/ref/vec_types.h"
 
 #define VL 16
+#define V_FUSED true
 #define LINEAR_MR 4
 #define ATTENTION_NV 4
 
@@ -46,6 +47,16 @@ static inline void v_store_f16(void *p, vf v)
 static inline float v_f16(const uint8_t *p)
 {
     return _cvtsh_ss((uint16_t)(p[0] | p[1] << 8));
+}
+
+static inline vi v_load_u8(const uint8_t *p)
+{
+    return (vi)_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
+}
+
+static inline void v_store_s8(int8_t *p, vi v)
+{
+    _mm_storeu_si128((__m128i *)(void *)p, _mm512_cvtepi32_epi8((__m512i)v));
 }
 
 static inline vf v_load_part(const float *p, size_t n)
