@@ -375,7 +375,7 @@ static void run_free_slice(void *ctx, size_t slice, size_t worker)
 static size_t rows_per_slice(const struct teg_pass *p, size_t n_rows)
 {
     const size_t n_threads = teg_pool_threads(p->pool);
-    return teg_max(ROWS_PER_SLICE, (n_rows + 2 * n_threads - 1) / (2 * n_threads));
+    return teg_max(ROWS_PER_SLICE, (n_rows + 4 * n_threads - 1) / (4 * n_threads));
 }
 
 static void report_values(const struct teg_pass *p, const struct teg_stage *stage)
