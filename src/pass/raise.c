@@ -104,7 +104,7 @@ const struct teg_mil_op *teg_raise_maker(const struct raiser *r, teg_mil_var_id 
 
 /* ---- inputs ---- */
 
-static bool name_has(const char *name, const char *word)
+bool teg_raise_name_has(const char *name, const char *word)
 {
     for (; *name; name++) {
         size_t i = 0;
@@ -152,6 +152,7 @@ static void counted_input(struct raiser *r, struct meaning *m, enum kind kind, c
 /* [..., T, slots]; its values are the caller's, and by contract causal. */
 static void mask_input(struct raiser *r, struct meaning *m, const struct teg_mil_type *type)
 {
+    *m = (struct meaning){0};
     const bool any_slots = type->rank >= 2 && type->dims[type->rank - 1] == TEG_MIL_UNKNOWN;
     m->kind = MASK;
     m->causal = true;
@@ -185,7 +186,7 @@ static const char *find_ids(struct raiser *r)
     const struct teg_mil_block *const block = &r->function->block;
     for (size_t i = 0; i < block->n_inputs; i++) {
         const struct teg_mil_var *const v = &r->program->vars[block->inputs[i]];
-        if (!is_integers(&v->type) || name_has(v->name, "pos"))
+        if (!is_integers(&v->type) || teg_raise_name_has(v->name, "pos"))
             continue;
         if (r->tokens_var != TEG_MIL_NO_VAR)
             return "inputs: expected one integer input for token ids (positions have \"pos\" in their names), found "
@@ -216,7 +217,8 @@ static const char *read_inputs(struct raiser *r)
         return why ? why : "out of memory";
     r->is_whole = !teg_amount_is(r->tokens, 1);
     for (size_t i = 0; i < block->n_inputs; i++)
-        r->is_whole = r->is_whole && r->program->vars[block->inputs[i]].type.kind != TEG_MIL_STATE;
+        r->is_whole = r->is_whole && r->program->vars[block->inputs[i]].type.kind != TEG_MIL_STATE &&
+                      !teg_raise_is_cache_input(&r->program->vars[block->inputs[i]]);
     for (size_t i = 0; i < block->n_inputs; i++) {
         const teg_mil_var_id id = block->inputs[i];
         const struct teg_mil_var *const v = &r->program->vars[id];
@@ -232,10 +234,14 @@ static const char *read_inputs(struct raiser *r)
             counted_input(r, &m, TOKENS, &v->type);
         else if (is_integers(&v->type)) {
             counted_input(r, &m, POSITIONS, &v->type);
-        } else if (v->type.kind == TEG_MIL_TENSOR && name_has(v->name, "mask")) {
-            mask_input(r, &m, &v->type);
-        } else if (v->type.kind == TEG_MIL_TENSOR && (name_has(v->name, "cos") || name_has(v->name, "sin"))) {
-            teg_raise_wave_input(r, &m, &v->type, name_has(v->name, "cos"));
+        } else if (teg_raise_is_cache_input(v)) {
+            teg_raise_cache_input(r, &m, id);
+        } else if (v->type.kind == TEG_MIL_TENSOR && teg_raise_name_has(v->name, "mask")) {
+            if (!teg_raise_name_has(v->name, "update") || !teg_raise_written_input(r, &m, &v->type))
+                mask_input(r, &m, &v->type);
+        } else if (v->type.kind == TEG_MIL_TENSOR &&
+                   (teg_raise_name_has(v->name, "cos") || teg_raise_name_has(v->name, "sin"))) {
+            teg_raise_wave_input(r, &m, &v->type, teg_raise_name_has(v->name, "cos"));
         } else {
             teg_raise_no(r, &m, "input %.80s: expected ids, positions or a mask, found another input", v->name);
         }
@@ -406,6 +412,33 @@ static const char *several_heads(struct raiser *r, const struct meaning *const *
     return r->status == TEG_OK && !has_embeddings(r, r->graph->logits) ? too_few : NULL;
 }
 
+/* Outputs that are no caches; each cache that came in must go out. */
+static const char *sort_outputs(struct raiser *r, const struct meaning **outputs, size_t *n)
+{
+    const struct teg_mil_block *const block = &r->function->block;
+    bool *const given = teg_raise_alloc(r, r->n_states + 1, sizeof *given);
+    uint32_t state;
+    if (!given)
+        return "out of memory";
+    for (size_t i = 0; i < block->n_outputs; i++) {
+        const struct meaning *const m = teg_raise_var(r, block->outputs[i]);
+        const bool is_present = teg_raise_is_present(r, m, &state);
+        if (m->kind == NOTHING)
+            return m->why;
+        if (is_present && given[state])
+            return "outputs: expected each cache once, found it twice";
+        if (is_present)
+            given[state] = true;
+        else
+            outputs[(*n)++] = m;
+    }
+    for (uint32_t i = 0; i < r->n_states; i++)
+        if (r->states[i].is_input && !given[i])
+            return "outputs: expected every cache that is an input with this call's rows in all layers, found one that "
+                   "is not";
+    return *n ? NULL : "outputs: expected logits, found none";
+}
+
 static const char *read_outputs(struct raiser *r)
 {
     const struct teg_mil_block *const block = &r->function->block;
@@ -415,10 +448,10 @@ static const char *read_outputs(struct raiser *r)
         return "out of memory";
     if (block->n_outputs == 0)
         return "outputs: expected logits, found none";
-    for (size_t i = 0; i < block->n_outputs; i++)
-        outputs[i] = teg_raise_var(r, block->outputs[i]);
-    if (block->n_outputs > 1)
-        return several_heads(r, outputs, block->n_outputs);
+    size_t n = 0;
+    why = sort_outputs(r, outputs, &n);
+    if (why || n != 1)
+        return why ? why : several_heads(r, outputs, n);
     const struct meaning *const o = outputs[0];
     if (o->kind == NOTHING)
         return o->why;
@@ -439,7 +472,7 @@ static const char *read_outputs(struct raiser *r)
 static const char *check_states(const struct raiser *r)
 {
     for (uint32_t i = 0; i < r->n_states; i++)
-        if (r->states[i].n_writes != r->states[i].n_written)
+        if (!r->states[i].is_input && r->states[i].n_writes != r->states[i].n_written)
             return "states: expected every update to be written back, found one that is not";
     return r->n_layers == 0 ? "expected attention over a state, found none" : NULL;
 }

@@ -137,6 +137,8 @@ enum kind {
     OLD_LAYER,  /* all slots of a layer before its update: state, row in `add` */
     KEPT_LAYER, /* the same with 0 where this call writes */
     NEW_LAYER,  /* the same with this call's rows: write */
+    PAST,       /* slots of an input before this call: of all layers, or of the one in `add`; `columns`: of how many */
+    PRESENT,    /* all layers of an input with this call's rows */
     ONE_HOT,    /* 1 where slot == position */
     WRITTEN,    /* 1 for slots that this call writes */
     UNTOUCHED,  /* 1 for the others */
@@ -163,7 +165,7 @@ enum role { ROLE_ROW, ROLE_SLOT, ROLE_COLUMNS };
 
 struct write {
     uint32_t state;
-    int64_t row;
+    int64_t row, n_rows;               /* n_rows: of inputs only */
     const struct meaning *rows;        /* what was written; its view's factors are those of the region */
     struct view view;                  /* of the region in the state: slots and columns */
     enum role roles[TEG_MIL_MAX_RANK]; /* of the state's dimensions */
@@ -214,6 +216,7 @@ struct meaning {
 /* A state's chain of updates. */
 struct state {
     teg_mil_var_id var;
+    bool is_input; /* which the caller keeps: the next call gets an output */
     uint32_t n_writes;
     uint32_t n_written;                /* by write_state */
     int64_t n_seen;                    /* slots that the function reads; 0: not known yet */
@@ -307,6 +310,7 @@ void teg_raise_no(struct raiser *r, struct meaning *m, const char *format, ...) 
 /* The op that makes a variable, of this function or the one before it; NULL: none. */
 const struct teg_mil_op *teg_raise_maker(const struct raiser *r, teg_mil_var_id var);
 
+bool teg_raise_name_has(const char *name, const char *word); /* whatever its case */
 void teg_raise_define(struct raiser *r, teg_mil_var_id var, const struct meaning *meaning);
 void teg_raise_read_op(struct raiser *r, const struct teg_mil_op *op);
 /* Reads the function whose outputs are this one's inputs, where there is one (raise_front.c): r->front. */
@@ -407,6 +411,17 @@ bool teg_raise_join_attended(struct raiser *r, struct meaning *m, const struct m
                              uint32_t axis);
 bool teg_raise_layer_binary(struct raiser *r, struct meaning *m, const struct meaning *a, const struct meaning *b);
 bool teg_raise_spread(struct raiser *r, struct meaning *m, const struct meaning *x, const struct meaning *y);
+/* Caches as inputs and outputs (raise_cache.c). */
+bool teg_raise_is_cache_input(const struct teg_mil_var *v);
+void teg_raise_cache_input(struct raiser *r, struct meaning *m, teg_mil_var_id id);
+bool teg_raise_written_input(struct raiser *r, struct meaning *m, const struct teg_mil_type *type);
+void teg_raise_slice_past(struct raiser *r, struct meaning *m, const struct meaning *x);
+bool teg_raise_join_past(struct raiser *r, struct meaning *m, const struct meaning *past, const struct meaning *rows,
+                         uint32_t axis);
+void teg_raise_cache_layer(struct raiser *r, struct meaning *m, const struct view *old, struct write *w);
+bool teg_raise_join_present(struct raiser *r, struct meaning *m, const struct teg_mil_arg *values);
+/* An output that is an input of the next call. */
+bool teg_raise_is_present(const struct raiser *r, const struct meaning *m, uint32_t *state);
 /* slice_by_index of a state. */
 void teg_raise_read_slice(struct raiser *r, struct meaning *m, const struct meaning *state);
 /* begin and end of each dimension after masks; squeeze[d]. False: r->op's are not understood, m says why. */

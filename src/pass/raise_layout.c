@@ -44,6 +44,9 @@ bool teg_raise_may_move(const struct meaning *m)
     case OLD_LAYER:
     case NEW_LAYER:
     case ONE_HOT:
+    case WRITTEN:
+    case UNTOUCHED:
+    case PAST:
         return true;
     default:
         return false;
@@ -365,7 +368,7 @@ static void rule_stack(struct raiser *r, struct meaning *m)
     const struct teg_mil_arg *const values = teg_mil_find_arg(r->op, "values");
     int64_t axis = 0;
     uint32_t n;
-    if (concat_ints(r, m, values))
+    if (concat_ints(r, m, values) || (values->n_vars > 0 && teg_raise_join_present(r, m, values)))
         return;
     if (values->n_vars == 2 && teg_raise_numbers(r, "axis", &axis, 1, &n)) {
         struct meaning *const parts = teg_raise_alloc(r, 2, sizeof *parts);
@@ -403,12 +406,12 @@ static void rule_concat(struct raiser *r, struct meaning *m)
     const struct meaning *const a = teg_raise_var(r, values->vars[0]);
     if (values->n_vars == 1)
         *m = *a;
-    else if (concat_ints(r, m, values) || concat_heads(r, m, values, axis))
+    else if (concat_ints(r, m, values) || concat_heads(r, m, values, axis) || teg_raise_join_present(r, m, values))
         return;
     else if (values->n_vars == 2) {
         const struct meaning *const b = teg_raise_var(r, values->vars[1]);
         const uint32_t at = (uint32_t)(axis < 0 ? axis + a->view.rank : axis);
-        if (at < a->view.rank && join(r, m, a, b, at))
+        if (at < a->view.rank && (join(r, m, a, b, at) || teg_raise_join_past(r, m, a, b, at)))
             return;
     }
     if (values->n_vars > 1)

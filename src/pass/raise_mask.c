@@ -63,7 +63,7 @@ static void relate(struct raiser *r, struct meaning *m, const struct meaning *sl
     struct view v;
     if (strcmp(relation, "equal") == 0 && add == 0 && slots->first_slot == 0 &&
         teg_view_broadcast(&slots->view, &positions->view, &v)) {
-        m->kind = ONE_HOT;
+        m->kind = teg_amount_is(teg_view_has(&v, AXIS_TOKENS) ? teg_amount(2) : r->tokens, 1) ? WRITTEN : ONE_HOT;
         m->view = v;
         return;
     }

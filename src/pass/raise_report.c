@@ -22,6 +22,10 @@ static const char *input_text(const struct raiser *r, teg_mil_var_id id)
         return "token ids";
     if (m->kind == POSITIONS)
         return teg_view_has(&m->view, AXIS_TOKENS) ? "positions P … P + T - 1" : "P, the tokens before this call";
+    if (m->kind == STATE || m->kind == PAST)
+        return "keys or values, the output of the call before; kept here";
+    if (m->kind == WRITTEN)
+        return "1 where the call writes";
     if (m->kind == COSINES || m->kind == SINES)
         return m->kind == COSINES ? "cos(p · f), f = base^(-i/n)" : "sin(p · f), f = base^(-i/n)";
     return m->kind == MASK ? "causal: 0 where slot <= position, else -inf" : "not used";
@@ -96,6 +100,9 @@ void teg_raise_contract(const struct raiser *r, struct teg_buf *out)
 {
     const struct teg_mil_var *const vars = r->program->vars;
     const struct teg_mil_block *const block = &r->function->block;
+    size_t n_caches = 0;
+    for (uint32_t i = 0; i < r->n_states; i++)
+        n_caches += r->states[i].is_input;
     teg_buf_printf(out, "function   %s\n", r->function->name);
     tokens_line(r, out);
     for (size_t i = 0; i < block->n_inputs; i++) {
@@ -108,12 +115,19 @@ void teg_raise_contract(const struct raiser *r, struct teg_buf *out)
     }
     write_line(r, out);
     for (uint32_t i = 0; i < r->n_states; i++)
-        teg_buf_printf(out, "state      %s: %u caches of keys or values, %lld slots\n", vars[r->states[i].var].name,
-                       r->states[i].n_writes, (long long)r->context);
-    for (size_t i = 0; i < block->n_outputs; i++)
-        teg_buf_printf(out, "output     %s: logits of %s%s\n", vars[block->outputs[i]].name,
-                       r->meanings[block->outputs[i]]->last ? "the last token" : "every token",
-                       block->n_outputs > 1 ? ", a part of the vocabulary" : "");
+        if (!r->states[i].is_input)
+            teg_buf_printf(out, "state      %s: %u caches of keys or values, %lld slots\n", vars[r->states[i].var].name,
+                           r->states[i].n_writes, (long long)r->context);
+    for (size_t i = 0; i < block->n_outputs; i++) {
+        uint32_t state;
+        if (teg_raise_is_present(r, r->meanings[block->outputs[i]], &state))
+            teg_buf_printf(out, "output     %s: the next call's %s\n", vars[block->outputs[i]].name,
+                           vars[r->states[state].var].name);
+        else
+            teg_buf_printf(out, "output     %s: logits of %s%s\n", vars[block->outputs[i]].name,
+                           r->meanings[block->outputs[i]]->last ? "the last token" : "every token",
+                           block->n_outputs > 1 + n_caches ? ", a part of the vocabulary" : "");
+    }
     teg_buf_printf(out, "weights    %u matrices encoded, %u dense\n", r->n_encoded, r->n_dense);
     if (r->table_rows)
         teg_buf_printf(out, "positions  tables of cos and sin, %zu rows\n", r->table_rows);

@@ -186,6 +186,10 @@ static void replace_rows(struct raiser *r, struct meaning *m, const struct meani
     w->state = old->state;
     w->row = old->add;
     w->rows = rows;
+    if (r->states[old->state].is_input) {
+        teg_raise_cache_layer(r, m, &old->view, w);
+        return;
+    }
     *m = *old;
     m->kind = NEW_LAYER;
     m->write = w;
@@ -233,16 +237,35 @@ static void join(struct raiser *r, struct meaning *m, const struct meaning *kept
         teg_raise_no(r, m, "expected slots as the last dimension but one, found another layout");
 }
 
+/* The one row of this call at the slot that is marked. */
+static void spread_one(struct raiser *r, struct meaning *m, const struct meaning *rows, const struct meaning *written)
+{
+    const struct factor time = {AXIS_TOKENS, {0, 1, 0}, 0}; /* a factor of one would be dropped */
+    const uint32_t rank = rows->view.rank, own = written->view.rank;
+    bool good = own <= rank && teg_amount_is(r->tokens, 1) && !rows->last;
+    *m = (struct meaning){.kind = SPREAD, .a = rows};
+    for (uint32_t d = 0; good && d < rank; d++) {
+        const bool is_slot = d + own >= rank && written->view.count[d + own - rank] == 1;
+        const uint32_t n = rows->view.count[d];
+        good = is_slot ? n == 0 && teg_view_add_dim(&m->view, &time, 1)
+                       : teg_view_add_dim(&m->view, &rows->view.factors[teg_view_begin(&rows->view, d)], n);
+    }
+    if (!good)
+        teg_raise_no(r, m, "expected one token's rows times a mask of its slot, found another layout");
+}
+
 /* old · (1 - written), and its sum with one-hot times rows. */
 bool teg_raise_layer_binary(struct raiser *r, struct meaning *m, const struct meaning *a, const struct meaning *b)
 {
     const char *const type = r->op->type;
-    const bool swap = a->kind == UNTOUCHED || a->kind == SPREAD;
+    const bool swap = strcmp(type, "sub") != 0 && (a->kind == UNTOUCHED || a->kind == SPREAD || a->kind == WRITTEN);
     const struct meaning *const x = swap ? b : a, *const y = swap ? a : b;
     float one;
     if (strcmp(type, "sub") == 0 && y->kind == WRITTEN && teg_raise_scalar(r, x, &one) && one == 1) {
         *m = *y;
         m->kind = UNTOUCHED;
+    } else if (strcmp(type, "mul") == 0 && x->kind == ROWS && y->kind == WRITTEN) {
+        spread_one(r, m, x, y);
     } else if (strcmp(type, "mul") == 0 && x->kind == OLD_LAYER && y->kind == UNTOUCHED) {
         *m = *x;
         m->kind = KEPT_LAYER;
