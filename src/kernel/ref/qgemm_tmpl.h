@@ -667,18 +667,24 @@ static void gemm_many(const struct gemm_shape *s, const struct gemm_weight *w, s
             gemm_step(s, w, pass, panel, x, g, GEMM_UNITS, sums);
 }
 
-/* Few rows: memory binds. Four panels go side by side, because four streams are read faster than one, and in small
- * steps, so that loads of the next codes overlap the products of these. */
-enum { GEMM_STREAMS = 4 };
+/* Few rows: memory binds. Four panels go side by side, because four streams are read faster than one, a group at a
+ * time, and what a panel needs three groups later is asked for before: its products are so few that memory would wait
+ * for them otherwise. Headers are counted as if they were spread over the groups. */
+enum { GEMM_STREAMS = 4, GEMM_AHEAD = 3 };
 static void gemm_few(const struct gemm_shape *s, const struct gemm_weight *w, size_t panel, size_t n, const char *x,
                      float *sums)
 {
-    enum { GROUPS = 2 };
+    const size_t group_bytes = w->panel_bytes / s->n_groups;
+    const uint8_t *const ahead = w->panels + panel * w->panel_bytes + GEMM_AHEAD * group_bytes;
     memset(sums, 0, n * s->n_rows * COLUMNS * sizeof *sums);
     for (size_t pass = 0; pass < w->kind->passes; pass++)
-        for (size_t g = 0; g < s->n_groups; g += GROUPS)
-            for (size_t i = 0; i < n; i++)
-                gemm_step(s, w, pass, panel + i, x, g, GROUPS, sums + i * s->n_rows * COLUMNS);
+        for (size_t g = 0; g < s->n_groups; g++)
+            for (size_t i = 0; i < n; i++) {
+                const uint8_t *const next = ahead + i * w->panel_bytes + g * group_bytes;
+                for (size_t at = 0; at < group_bytes; at += 64)
+                    __builtin_prefetch(next + at);
+                gemm_step(s, w, pass, panel + i, x, g, 1, sums + i * s->n_rows * COLUMNS);
+            }
 }
 
 static void gemm_tokens(const struct teg_qgemm_args *a, const struct gemm_shape *s, size_t token, size_t tokens)
