@@ -22,36 +22,52 @@ struct conv {
 
 /* ---- patches ---- */
 
+struct taps { /* of one output line: position x takes input x · stride + shift where first <= x < last, else zero */
+    int64_t stride, shift, first, last;
+};
+
+/* Positions x0 … x0+run-1 of a line. */
+static void patch_line(const struct taps *t, const float *from, int64_t x0, int64_t run, float *to)
+{
+    int64_t a = t->first - x0, b = t->last - x0; /* inside: a <= i < b of the run */
+    a = a < 0 ? 0 : a > run ? run : a;
+    b = b < a ? a : b > run ? run : b;
+    if (a > 0)
+        memset(to, 0, (size_t)a * sizeof *to);
+    if (a < b && t->stride == 1)
+        memcpy(to + a, from + (x0 + a + t->shift), (size_t)(b - a) * sizeof *to);
+    else
+        for (int64_t i = a; i < b; i++)
+            to[i] = from[(x0 + i) * t->stride + t->shift];
+    if (b < run)
+        memset(to + b, 0, (size_t)(run - b) * sizeof *to);
+}
+
 /* One row of patches: tap (z, y, x) of one channel, output positions p0 … p0+n-1, as runs along the last dim. */
 static void patch_row(const struct conv *v, const float *plane, const int64_t tap[3], size_t p0, size_t n, float *dst)
 {
     const struct teg_window *const w = &v->w;
-    const size_t out_x = (size_t)w->out[2];
-    int64_t first, last;
-    teg_window_inside(w, 2, tap[2] * w->dilation[2], &first, &last);
-    const int64_t shift = tap[2] * w->dilation[2] - w->before[2];
-    for (size_t done = 0; done < n;) {
-        const size_t p = p0 + done, line = p / out_x;
-        const int64_t x0 = (int64_t)(p % out_x), run = (int64_t)teg_min(out_x - p % out_x, n - done);
-        const int64_t iy = (int64_t)(line % (size_t)w->out[1]) * w->stride[1] + tap[1] * w->dilation[1] - w->before[1];
-        const int64_t iz = (int64_t)(line / (size_t)w->out[1]) * w->stride[0] + tap[0] * w->dilation[0] - w->before[0];
-        float *const to = dst + done;
-        done += (size_t)run;
-        int64_t a = first - x0, b = last - x0; /* inside: a <= i < b of the run */
-        a = a < 0 ? 0 : a > run ? run : a;
-        b = b < a ? a : b > run ? run : b;
+    const size_t out_x = (size_t)w->out[2], p_line = p0 / out_x;
+    const int64_t shift_y = tap[1] * w->dilation[1] - w->before[1], shift_z = tap[0] * w->dilation[0] - w->before[0];
+    struct taps t = {.stride = w->stride[2], .shift = tap[2] * w->dilation[2] - w->before[2]};
+    teg_window_inside(w, 2, tap[2] * w->dilation[2], &t.first, &t.last);
+    int64_t y = (int64_t)p_line, z = 0, x0 = (int64_t)(p0 % out_x);
+    if (w->out[0] > 1) {
+        z = y / w->out[1];
+        y %= w->out[1];
+    }
+    for (size_t done = 0; done < n; x0 = 0) {
+        const size_t run = teg_min(out_x - (size_t)x0, n - done);
+        const int64_t iy = y * w->stride[1] + shift_y, iz = z * w->stride[0] + shift_z;
         if (iy < 0 || iy >= w->in[1] || iz < 0 || iz >= w->in[0])
-            a = b = run;
-        memset(to, 0, (size_t)a * sizeof *to);
-        if (a < b) {
-            const float *const from = plane + (iz * w->in[1] + iy) * w->in[2] + shift + (x0 + a) * w->stride[2];
-            if (w->stride[2] == 1)
-                memcpy(to + a, from, (size_t)(b - a) * sizeof *to);
-            else
-                for (int64_t i = a; i < b; i++)
-                    to[i] = from[(i - a) * w->stride[2]];
+            memset(dst + done, 0, run * sizeof *dst);
+        else
+            patch_line(&t, plane + (iz * w->in[1] + iy) * w->in[2], x0, (int64_t)run, dst + done);
+        done += run;
+        if (++y == w->out[1]) {
+            y = 0;
+            z++;
         }
-        memset(to + b, 0, (size_t)(run - b) * sizeof *to);
     }
 }
 
@@ -59,12 +75,21 @@ static void pack_patches(const void *ctx, size_t batch, size_t k0, size_t nk, si
                          size_t dst_stride)
 {
     const struct conv *const v = ctx;
-    const float *const planes = v->x + batch * v->c_in_group * v->in_plane; /* batches are (image, group) */
-    const size_t kx = (size_t)v->w.kernel[2], ky = (size_t)v->w.kernel[1];
-    for (size_t k = k0; k < k0 + nk; k++) {
-        const size_t tap = k % v->taps;
-        const int64_t at[3] = {(int64_t)(tap / kx / ky), (int64_t)(tap / kx % ky), (int64_t)(tap % kx)};
-        patch_row(v, planes + k / v->taps * v->in_plane, at, n0, nn, dst + (k - k0) * dst_stride);
+    const float *plane = v->x + (batch * v->c_in_group + k0 / v->taps) * v->in_plane; /* batches are (image, group) */
+    const int64_t *const kernel = v->w.kernel, tap = (int64_t)(k0 % v->taps);
+    int64_t at[3] = {tap / kernel[2] / kernel[1], tap / kernel[2] % kernel[1], tap % kernel[2]};
+    for (size_t k = 0; k < nk; k++) {
+        patch_row(v, plane, at, n0, nn, dst + k * dst_stride);
+        if (++at[2] < kernel[2])
+            continue;
+        at[2] = 0;
+        if (++at[1] < kernel[1])
+            continue;
+        at[1] = 0;
+        if (++at[0] < kernel[0])
+            continue;
+        at[0] = 0;
+        plane += v->in_plane;
     }
 }
 

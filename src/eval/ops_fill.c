@@ -205,6 +205,7 @@ struct padding {
     const struct teg_array *x;
     struct teg_array *y;
     size_t *map[TEG_MIL_MAX_RANK]; /* by dimension and output index: the index in x times its stride, or OUTSIDE */
+    uint32_t last;                 /* the dimension of rows: dims behind it are 1 in both */
     const void *value;
 };
 
@@ -224,11 +225,10 @@ static size_t source_index(int64_t i, int64_t n, enum pad_mode mode)
 static void pad_rows(void *ctx, size_t begin, size_t end)
 {
     const struct padding *const p = ctx;
-    const uint32_t last = p->y->rank - 1;
-    const size_t n = p->y->dims[last], item = teg_item_bytes(p->x), *const map = p->map[last];
+    const size_t n = p->y->dims[p->last], item = teg_item_bytes(p->x), *const map = p->map[p->last];
     for (size_t row = begin; row < end; row++) {
         size_t base = 0, rest = row;
-        for (uint32_t d = last; d-- > 0 && base != OUTSIDE; rest /= p->y->dims[d]) {
+        for (uint32_t d = p->last; d-- > 0 && base != OUTSIDE; rest /= p->y->dims[d]) {
             const size_t of = p->map[d][rest % p->y->dims[d]];
             base = of == OUTSIDE ? OUTSIDE : base + of;
         }
@@ -305,8 +305,11 @@ static enum teg_status op_pad(struct teg_eval_call *c)
     TRY(teg_output(c, 0, p.x->rank, dims, &p.y));
     TRY(scalar_of(c, "constant_val", p.y, &p.value));
     TRY(make_maps(c, &p, before, dims, mode));
+    p.last = p.x->rank - 1;
+    while (p.last && dims[p.last] == 1 && p.x->dims[p.last] == 1)
+        p.last--;
     if (p.y->n)
-        teg_op_parallel(c, p.y->n / dims[p.x->rank - 1], dims[p.x->rank - 1], pad_rows, &p);
+        teg_op_parallel(c, p.y->n / dims[p.last], dims[p.last], pad_rows, &p);
     return TEG_OK;
 }
 

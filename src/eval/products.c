@@ -204,20 +204,21 @@ static size_t block_of(size_t total, size_t jobs, size_t unit, size_t most)
 }
 
 /* Columns first go into one block as wide as a panel may be, since each block of columns reads all of A again; then
- * rows are split until there are jobs for everybody, and columns again where rows do not suffice. */
-static void cut_columns(struct plan *p, size_t jobs)
+ * rows are split until there are jobs for everybody, and columns again where rows do not suffice. Jobs that differ in
+ * rows copy the same panel, so there are no more of them than workers. */
+static void cut_columns(struct plan *p, size_t workers)
 {
     const struct teg_products *const g = p->g;
     const size_t unit = p->grid->gemm_columns, widest = MAX_COLUMNS / unit * unit;
     p->n_block = block_of(g->n, ceil_div(g->n, widest), unit, widest);
     size_t have = ceil_div(g->n, p->n_block) * g->n_batches;
-    if (have < jobs && g->m > MIN_ROWS) {
-        p->m_block = block_of(g->m, ceil_div(jobs, have), p->grid->gemm_rows, SIZE_MAX / 2);
+    if (have < workers && g->m > MIN_ROWS) {
+        p->m_block = block_of(g->m, ceil_div(workers, have), p->grid->gemm_rows, SIZE_MAX / 2);
         p->m_block = teg_max(p->m_block, MIN_ROWS);
         have *= ceil_div(g->m, p->m_block);
     }
-    if (have < jobs)
-        p->n_block = block_of(g->n, ceil_div(g->n, p->n_block) * ceil_div(jobs, have), unit, widest);
+    if (have < workers)
+        p->n_block = block_of(g->n, ceil_div(g->n, p->n_block) * ceil_div(workers, have), unit, widest);
 }
 
 static void cut(struct plan *p, size_t workers, bool rows, bool narrow)
@@ -233,7 +234,7 @@ static void cut(struct plan *p, size_t workers, bool rows, bool narrow)
         if (g->n < 16 * wanted)
             p->m_block = block_of(g->m, wanted, 16, SIZE_MAX / 2);
     } else {
-        cut_columns(p, workers == 1 ? 1 : 2 * workers);
+        cut_columns(p, workers);
     }
     p->m_jobs = ceil_div(g->m, p->m_block);
     p->n_jobs = ceil_div(g->n, p->n_block);

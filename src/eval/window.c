@@ -205,8 +205,12 @@ void teg_window_flatten(struct teg_window *w)
 void teg_window_inside(const struct teg_window *w, uint32_t d, int64_t offset, int64_t *first, int64_t *last)
 {
     const int64_t shift = offset - w->before[d]; /* input index = out · stride + shift */
-    const int64_t lead = shift < 0 ? (-shift + w->stride[d] - 1) / w->stride[d] : 0;
-    const int64_t end = shift < w->in[d] ? (w->in[d] - 1 - shift) / w->stride[d] + 1 : 0;
+    int64_t lead = shift < 0 ? -shift : 0, end = shift < w->in[d] ? w->in[d] - 1 - shift : -1;
+    if (w->stride[d] > 1) { /* a division costs more than all the rest */
+        lead = (lead + w->stride[d] - 1) / w->stride[d];
+        end = end < 0 ? -1 : end / w->stride[d];
+    }
+    end++;
     *first = lead < w->out[d] ? lead : w->out[d];
     *last = end < w->out[d] ? end : w->out[d];
     if (*last < *first)

@@ -397,6 +397,14 @@ static void test_fill(void **state)
         {15, F1 "y = pad(x = " V123 ", pad = " II(2, "2, 2") ", mode = string(\"reflect\"))" NAME, "7: 3 2 1 2 3 2 1"},
         {15, F1 "y = pad(x = " V123 ", pad = " II(2, "2, 1") ", mode = string(\"replicate\"))" NAME, "6: 1 1 1 2 3 3"},
         {15, F2 "y = pad(x = " M23 ", pad = " II(4, "1, 0, 0, 1") ")" NAME, "3x4: 0 0 0 0 1 2 3 0 4 5 6 0"},
+        {15,
+         "tensor<fp32, [?, ?, ?]> y = pad(x = tensor<fp32, [2, 2, 1]>([[[1], [2]], [[3], [4]]]), pad = " II(
+             6, "1, 0, 0, 1, 0, 0") ")" NAME,
+         "3x3x1: 0 0 0 1 2 0 3 4 0"},
+        {15,
+         "tensor<fp32, [?, ?, ?]> y = pad(x = tensor<fp32, [1, 3, 1]>([[[1], [2], [3]]]), pad = " II(
+             6, "1, 0, 1, 1, 0, 1") ", mode = string(\"replicate\"))" NAME,
+         "2x5x2: 1 1 1 1 2 2 3 3 3 3 1 1 1 1 2 2 3 3 3 3"},
         {15, F1 "y = pad(x = " V123 ", pad = " II(2, "2, -1") ")" NAME,
          "cannot run op: o (pad, iOS15): parameter pad: expected numbers from 0, found 2 and -1 at dimension 0"},
         {15, F1 "y = pad(x = " V123 ", pad = " II(1, "2") ")" NAME,
