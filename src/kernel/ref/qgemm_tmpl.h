@@ -23,6 +23,7 @@
 typedef uint8_t vq __attribute__((vector_size(sizeof(vf))));
 typedef uint16_t vw __attribute__((vector_size(sizeof(vf))));
 
+#define GEMM_LINE 64 /* bytes that memory moves at a time */
 #define PANEL_VECTORS (COLUMNS / VL)
 #define NV 2
 
@@ -275,6 +276,8 @@ GEMM_PALETTES(X)
 struct gemm_rows {
     const struct gemm_group *x; /* row 0, group 0 */
     size_t stride_bytes;
+    const uint8_t *next; /* what will be unpacked after these rows: each tile asks memory for next_lines of it */
+    size_t next_lines;
 };
 
 TEG_INLINE const struct gemm_group *group_of(const struct gemm_rows *rows, size_t m, size_t g)
@@ -375,6 +378,8 @@ TEG_INLINE void gemm_rows_over(const bool wide, const bool halves, const bool mi
 {
     for (size_t m = 0; m < n_rows; m += GEMM_MR, sums += GEMM_MR * COLUMNS) {
         const size_t mr = n_rows - m < GEMM_MR ? n_rows - m : GEMM_MR;
+        for (size_t i = 0; i < rows.next_lines; i++, rows.next += GEMM_LINE)
+            __builtin_prefetch(rows.next, 0, 2);
         for (size_t c = 0; c < COLUMNS; c += NV * VL) {
             switch (mr) {
             case 1:
@@ -653,8 +658,12 @@ static void gemm_step(const struct gemm_shape *s, const struct gemm_weight *w, s
                       size_t g, size_t most, float *sums)
 {
     const size_t n = s->n_groups - g < most ? s->n_groups - g : most;
-    const struct gemm_rows rows = {(const struct gemm_group *)(const void *)x + g, s->row_stride};
-    w->kind->unpack(w->form, pass, w->panels + panel * w->panel_bytes, g, n, s->units);
+    const size_t bytes = w->panel_bytes / s->n_groups * most, tiles = (s->n_rows + GEMM_MR - 1) / GEMM_MR;
+    const uint8_t *const panels = w->panels + panel * w->panel_bytes;
+    const struct gemm_rows rows = {(const struct gemm_group *)(const void *)x + g, s->row_stride,
+                                   panels + w->panel_bytes / s->n_groups * (g + most),
+                                   tiles > 1 ? (bytes / GEMM_LINE + tiles - 1) / tiles : 0};
+    w->kind->unpack(w->form, pass, panels, g, n, s->units);
     w->kind->rows(s->units, n, rows, s->n_rows, sums);
 }
 
