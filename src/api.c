@@ -238,8 +238,9 @@ static enum teg_status raise_package(struct teg_model *model, const struct teg_m
                                      const struct teg_manifest *manifest, struct teg_raised *raised,
                                      struct teg_error *err)
 {
-    const struct teg_raise_options options = {.function = manifest->functions.decode};
+    struct teg_raise_options options;
     enum teg_status status = TEG_ERR_UNSUPPORTED;
+    TRY(teg_package_names(model->program->mil, manifest, &model->arena, &options, err));
     if (!manifest->evaluate && o->mode != TEG_MODE_EMULATE_FP16)
         status = teg_raise(model->program->mil, &options, &model->arena, raised, err);
     if (status != TEG_ERR_UNSUPPORTED)

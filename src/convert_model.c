@@ -166,7 +166,8 @@ static enum teg_status open_package(struct teg_convert_input *in, const struct t
     if (in->tokenizer)
         TRY(teg_package_open_tokenizer(in->path, in->tokenizer, allocator, &in->tok, err));
     TRY(teg_package_open(in->path, &manifest, &options, allocator, &in->program, err));
-    const struct teg_raise_options raise = {.function = manifest.functions.decode};
+    struct teg_raise_options raise;
+    TRY(teg_package_names(in->program->mil, &manifest, &in->arena, &raise, err));
     TRY(teg_raise(in->program->mil, &raise, &in->arena, &raised, err));
     in->graph = raised.graph;
     TRY(teg_package_describe(in->program->mil, &raised, in->path, &in->arena, &described, &in->hparams, err));

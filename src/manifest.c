@@ -213,16 +213,16 @@ static enum teg_status read_naming(struct reader *r, const char *list, const jso
 
 static enum teg_status field_inputs(struct reader *r, const struct field *field, const json_t *value)
 {
-    static const enum teg_lm_role roles[] = {TEG_LM_TOKENS,   TEG_LM_HIDDEN, TEG_LM_POSITIONS,
-                                             TEG_LM_POSITION, TEG_LM_LENGTH, TEG_LM_LAST,
-                                             TEG_LM_MASK,     TEG_LM_KEEP,   TEG_LM_WRITES};
+    static const enum teg_lm_role roles[] = {TEG_LM_TOKENS, TEG_LM_HIDDEN, TEG_LM_POSITIONS, TEG_LM_POSITION,
+                                             TEG_LM_LENGTH, TEG_LM_LAST,   TEG_LM_MASK,      TEG_LM_KEEP,
+                                             TEG_LM_WRITES, TEG_LM_CACHE};
     return read_naming(r, field->name, value, roles, sizeof roles / sizeof *roles, &r->manifest->inputs,
                        &r->manifest->n_inputs);
 }
 
 static enum teg_status field_outputs(struct reader *r, const struct field *field, const json_t *value)
 {
-    static const enum teg_lm_role roles[] = {TEG_LM_LOGITS, TEG_LM_HIDDEN, TEG_LM_IGNORED};
+    static const enum teg_lm_role roles[] = {TEG_LM_LOGITS, TEG_LM_HIDDEN, TEG_LM_CACHE, TEG_LM_IGNORED};
     return read_naming(r, field->name, value, roles, sizeof roles / sizeof *roles, &r->manifest->outputs,
                        &r->manifest->n_outputs);
 }

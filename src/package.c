@@ -110,6 +110,64 @@ enum teg_status teg_package_open(const char *path, const struct teg_manifest *ma
     return teg_program_of(mil, &options, program, err);
 }
 
+static bool has_feature(const struct teg_mil_program *p, const char *name, bool is_input)
+{
+    for (size_t i = 0; i < p->n_functions; i++) {
+        const struct teg_mil_interface *const f = &p->interfaces[i];
+        const struct teg_mil_feature *const features = is_input ? f->inputs : f->outputs;
+        for (size_t k = 0; k < (is_input ? f->n_inputs : f->n_outputs); k++)
+            if (strcmp(features[k].name, name) == 0)
+                return true;
+    }
+    return false;
+}
+
+static enum teg_status check_names(const struct teg_mil_program *p, const struct teg_manifest *m, struct teg_error *err)
+{
+    const char *const functions[] = {m->functions.prefill, m->functions.decode};
+    for (size_t i = 0; i < 2; i++)
+        if (functions[i] && !teg_mil_find_function(p, functions[i]))
+            FAIL(
+                err, TEG_ERR_FORMAT,
+                "cannot open model: %.160s: functions: expected functions of %.100s, found '%.60s'; see tegula inspect",
+                m->path, p->path, functions[i]);
+    for (size_t i = 0; i < m->n_inputs + m->n_outputs && p->interfaces; i++) {
+        const bool is_input = i < m->n_inputs;
+        const char *const name = is_input ? m->inputs[i].name : m->outputs[i - m->n_inputs].name;
+        if (!has_feature(p, name, is_input))
+            FAIL(err, TEG_ERR_FORMAT,
+                 "cannot open model: %.160s: contract: expected %s of %.100s, found '%.60s'; see tegula inspect",
+                 m->path, is_input ? "inputs" : "outputs", p->path, name);
+    }
+    return TEG_OK;
+}
+
+enum teg_status teg_package_names(const struct teg_mil_program *program, const struct teg_manifest *m,
+                                  struct teg_arena *arena, struct teg_raise_options *options, struct teg_error *err)
+{
+    static const enum teg_raise_role roles[TEG_LM_ROLE_COUNT] = {
+        [TEG_LM_TOKENS] = TEG_RAISE_TOKENS,      [TEG_LM_POSITIONS] = TEG_RAISE_POSITIONS,
+        [TEG_LM_POSITION] = TEG_RAISE_POSITIONS, [TEG_LM_MASK] = TEG_RAISE_MASK,
+        [TEG_LM_WRITES] = TEG_RAISE_WRITES,      [TEG_LM_CACHE] = TEG_RAISE_CACHE,
+        [TEG_LM_LOGITS] = TEG_RAISE_LOGITS,      [TEG_LM_IGNORED] = TEG_RAISE_IGNORED,
+    };
+    const size_t n = m->n_inputs + m->n_outputs;
+    *options = (struct teg_raise_options){.function = m->functions.decode};
+    if (m->n_parts) /* their names are those of the parts, which are joined by now */
+        return TEG_OK;
+    TRY(check_names(program, m, err));
+    struct teg_raise_name *const names = teg_arena_array(arena, n + 1, sizeof *names);
+    if (!names)
+        return teg_base_fail_memory(err, "names", n * sizeof *names);
+    for (size_t i = 0; i < n; i++) {
+        const struct teg_lm_naming *const from = i < m->n_inputs ? &m->inputs[i] : &m->outputs[i - m->n_inputs];
+        names[i] = (struct teg_raise_name){from->name, roles[from->role]};
+    }
+    options->names = names;
+    options->n_names = n;
+    return TEG_OK;
+}
+
 const char *teg_package_tokenizer(struct teg_arena *arena, const char *path)
 {
     static const char *const places[] = {"tokenizer.json", "Data/tegula/tokenizer.json", "Data/tegula/tokenizer.gguf"};

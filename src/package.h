@@ -19,6 +19,9 @@ enum teg_status teg_package_manifest(const char *path, struct teg_arena *arena, 
 enum teg_status teg_package_open(const char *path, const struct teg_manifest *manifest,
                                  const struct teg_model_options *options, const struct teg_allocator *allocator,
                                  struct teg_program **program, struct teg_error *err);
+/* What tegula.json says for raise; fails where it names what the program does not have. The names lie in `arena`. */
+enum teg_status teg_package_names(const struct teg_mil_program *program, const struct teg_manifest *manifest,
+                                  struct teg_arena *arena, struct teg_raise_options *options, struct teg_error *err);
 /* `tokenizer` NULL fails: the caller needs one. */
 enum teg_status teg_package_open_tokenizer(const char *path, const char *tokenizer,
                                            const struct teg_allocator *allocator, struct teg_tok **tok,

@@ -26,39 +26,57 @@ static enum teg_status take_texts(struct teg_raise_survey *survey, struct teg_re
     return teg_buf_take(&survey->reason, &out->reason, "reason", err);
 }
 
+/* What tegula.json says; its faults are told by who runs the model. */
+static void read_manifest(const struct teg_program *program, size_t index, struct teg_arena *arena,
+                          struct teg_manifest *manifest, struct teg_raise_options *options)
+{
+    const bool is_package = teg_package_is(program->mil->path);
+    *manifest = (struct teg_manifest){0};
+    if (is_package && teg_package_manifest(program->mil->path, arena, manifest, NULL) != TEG_OK)
+        *manifest = (struct teg_manifest){0};
+    if (teg_package_names(program->mil, manifest, arena, options, NULL) != TEG_OK)
+        *options = (struct teg_raise_options){0};
+    options->function = program->mil->functions[index].name;
+}
+
 /* A function that is called like a language model though its graph is not known. A classifier of texts has names like
  * one; a language model keeps something, or has logits for each token. */
-static enum teg_status find_call(const struct teg_program *program, size_t index, struct teg_text *call,
-                                 struct teg_error *err)
+static enum teg_status find_call(const struct teg_program *program, size_t index, const struct teg_manifest *manifest,
+                                 struct teg_arena *arena, struct teg_text *call, struct teg_error *err)
 {
-    struct teg_arena arena;
-    struct teg_manifest manifest = {0};
     struct teg_contract c;
     struct teg_buf text = {0};
-    teg_arena_init(&arena, program->allocator);
-    if (teg_package_is(program->mil->path))
-        (void)teg_package_manifest(program->mil->path, &arena, &manifest,
-                                   NULL); /* its faults are told by who runs it */
-    if (teg_contract_find(program->mil, index, &manifest, &arena, &c, NULL) == TEG_OK &&
+    if (teg_contract_find(program->mil, index, manifest, arena, &c, NULL) == TEG_OK &&
         (c.n_states || c.n_caches || (c.n_logits && c.rows == TEG_LM_ALL_LOGITS)))
         teg_contract_print(&c, program->mil, &text);
-    teg_arena_free(&arena);
     return teg_buf_take(&text, call, "contract", err);
+}
+
+static enum teg_status recognise(const struct teg_program *program, size_t index, struct teg_arena *arena,
+                                 struct teg_recognition *r, struct teg_error *err)
+{
+    struct teg_manifest manifest;
+    struct teg_raise_options options;
+    struct teg_raise_survey survey;
+    read_manifest(program, index, arena, &manifest, &options);
+    TRY(teg_raise_look(program->mil, &options, &survey, err));
+    *r = (struct teg_recognition){
+        .is_model = survey.is_model, .n_ops = survey.n_ops, .n_understood = survey.n_understood};
+    const enum teg_status status = take_texts(&survey, r, err);
+    teg_raise_survey_free(&survey);
+    return status == TEG_OK && !r->is_model ? find_call(program, index, &manifest, arena, &r->call, err) : status;
 }
 
 enum teg_status teg_program_recognise(const struct teg_program *program, const char *function,
                                       struct teg_recognition *recognition, struct teg_error *err)
 {
     size_t index;
-    struct teg_raise_survey survey;
+    struct teg_arena arena;
+    struct teg_recognition r = {0};
     TRY(teg_program_need_function(program, function, &index, err));
-    TRY(teg_raise_look(program->mil, program->mil->functions[index].name, &survey, err));
-    struct teg_recognition r = {
-        .is_model = survey.is_model, .n_ops = survey.n_ops, .n_understood = survey.n_understood};
-    enum teg_status status = take_texts(&survey, &r, err);
-    teg_raise_survey_free(&survey);
-    if (status == TEG_OK && !r.is_model)
-        status = find_call(program, index, &r.call, err);
+    teg_arena_init(&arena, program->allocator);
+    const enum teg_status status = recognise(program, index, &arena, &r, err);
+    teg_arena_free(&arena);
     if (status == TEG_OK)
         *recognition = r;
     else
@@ -70,10 +88,15 @@ enum teg_status teg_program_why_not(const struct teg_program *program, const cha
                                     struct teg_text *text, struct teg_error *err)
 {
     size_t index;
+    struct teg_arena arena;
     struct teg_buf lines = {0};
+    struct teg_manifest manifest;
+    struct teg_raise_options options;
     TRY(teg_program_need_function(program, function, &index, err));
-    const enum teg_status status =
-        teg_raise_why_not(program->mil, program->mil->functions[index].name, op, &lines, err);
+    teg_arena_init(&arena, program->allocator);
+    read_manifest(program, index, &arena, &manifest, &options);
+    const enum teg_status status = teg_raise_why_not(program->mil, &options, op, &lines, err);
+    teg_arena_free(&arena);
     if (status == TEG_OK)
         return teg_buf_take(&lines, text, "explanation", err);
     teg_buf_free(&lines);

@@ -186,11 +186,13 @@ static const char *find_ids(struct raiser *r)
     const struct teg_mil_block *const block = &r->function->block;
     for (size_t i = 0; i < block->n_inputs; i++) {
         const struct teg_mil_var *const v = &r->program->vars[block->inputs[i]];
-        if (!is_integers(&v->type) || teg_raise_name_has(v->name, "pos"))
+        const enum teg_raise_role role = teg_raise_role_of(r, v->name);
+        if (!is_integers(&v->type) || (role == TEG_RAISE_BY_NAME && teg_raise_name_has(v->name, "pos")) ||
+            (role != TEG_RAISE_BY_NAME && role != TEG_RAISE_TOKENS))
             continue;
         if (r->tokens_var != TEG_MIL_NO_VAR)
             return "inputs: expected one integer input for token ids (positions have \"pos\" in their names), found "
-                   "two";
+                   "two; name their roles in tegula.json";
         if (!find_tokens(&v->type, &r->tokens))
             return "inputs: expected token ids of shape [1, T], found another shape";
         r->tokens_var = block->inputs[i];
@@ -208,6 +210,21 @@ static bool is_sound_state(const struct teg_mil_type *type)
     return type->rank >= 1 && n < INT64_MAX;
 }
 
+static bool is_writes_input(const struct raiser *r, const struct teg_mil_var *v)
+{
+    const enum teg_raise_role role = teg_raise_role_of(r, v->name);
+    return role == TEG_RAISE_BY_NAME ? teg_raise_name_has(v->name, "update") : role == TEG_RAISE_WRITES;
+}
+
+static bool is_mask_input(const struct raiser *r, const struct teg_mil_var *v)
+{
+    const enum teg_raise_role role = teg_raise_role_of(r, v->name);
+    if (v->type.kind != TEG_MIL_TENSOR)
+        return false;
+    return role == TEG_RAISE_BY_NAME ? teg_raise_name_has(v->name, "mask")
+                                     : role == TEG_RAISE_MASK || role == TEG_RAISE_WRITES;
+}
+
 static const char *read_inputs(struct raiser *r)
 {
     const struct teg_mil_block *const block = &r->function->block;
@@ -218,7 +235,7 @@ static const char *read_inputs(struct raiser *r)
     r->is_whole = !teg_amount_is(r->tokens, 1);
     for (size_t i = 0; i < block->n_inputs; i++)
         r->is_whole = r->is_whole && r->program->vars[block->inputs[i]].type.kind != TEG_MIL_STATE &&
-                      !teg_raise_is_cache_input(&r->program->vars[block->inputs[i]]);
+                      !teg_raise_is_cache_input(r, &r->program->vars[block->inputs[i]]);
     for (size_t i = 0; i < block->n_inputs; i++) {
         const teg_mil_var_id id = block->inputs[i];
         const struct teg_mil_var *const v = &r->program->vars[id];
@@ -234,10 +251,10 @@ static const char *read_inputs(struct raiser *r)
             counted_input(r, &m, TOKENS, &v->type);
         else if (is_integers(&v->type)) {
             counted_input(r, &m, POSITIONS, &v->type);
-        } else if (teg_raise_is_cache_input(v)) {
+        } else if (teg_raise_is_cache_input(r, v)) {
             teg_raise_cache_input(r, &m, id);
-        } else if (v->type.kind == TEG_MIL_TENSOR && teg_raise_name_has(v->name, "mask")) {
-            if (!teg_raise_name_has(v->name, "update") || !teg_raise_written_input(r, &m, &v->type))
+        } else if (is_mask_input(r, v)) {
+            if (!is_writes_input(r, v) || !teg_raise_written_input(r, &m, &v->type))
                 mask_input(r, &m, &v->type);
         } else if (v->type.kind == TEG_MIL_TENSOR &&
                    (teg_raise_name_has(v->name, "cos") || teg_raise_name_has(v->name, "sin"))) {
@@ -412,6 +429,15 @@ static const char *several_heads(struct raiser *r, const struct meaning *const *
     return r->status == TEG_OK && !has_embeddings(r, r->graph->logits) ? too_few : NULL;
 }
 
+/* Where some are named logits, the others are for somebody else. */
+bool teg_raise_is_logits(const struct raiser *r, const char *name)
+{
+    const enum teg_raise_role role = teg_raise_role_of(r, name);
+    if (role != TEG_RAISE_BY_NAME)
+        return role == TEG_RAISE_LOGITS;
+    return !r->logits_named || teg_raise_name_has(name, "logit");
+}
+
 /* Outputs that are no caches; each cache that came in must go out. */
 static const char *sort_outputs(struct raiser *r, const struct meaning **outputs, size_t *n)
 {
@@ -421,10 +447,18 @@ static const char *sort_outputs(struct raiser *r, const struct meaning **outputs
     if (!given)
         return "out of memory";
     for (size_t i = 0; i < block->n_outputs; i++) {
+        const char *const name = r->program->vars[block->outputs[i]].name;
+        r->logits_named =
+            r->logits_named || teg_raise_name_has(name, "logit") || teg_raise_role_of(r, name) == TEG_RAISE_LOGITS;
+    }
+    for (size_t i = 0; i < block->n_outputs; i++) {
         const struct meaning *const m = teg_raise_var(r, block->outputs[i]);
         const bool is_present = teg_raise_is_present(r, m, &state);
-        if (m->kind == NOTHING)
+        const bool wanted = teg_raise_is_logits(r, r->program->vars[block->outputs[i]].name);
+        if (m->kind == NOTHING && wanted)
             return m->why;
+        if (!is_present && !wanted)
+            continue;
         if (is_present && given[state])
             return "outputs: expected each cache once, found it twice";
         if (is_present)
@@ -528,19 +562,33 @@ enum teg_status teg_raise_function(struct raiser *r, const char **reason)
     return *reason ? TEG_OK : teg_graph_verify(r->graph, r->err);
 }
 
-void teg_raise_start(struct raiser *r, const struct teg_mil_program *program, const struct teg_mil_function *function,
-                     struct teg_arena *arena, struct teg_error *err)
+enum teg_raise_role teg_raise_role_of(const struct raiser *r, const char *name)
 {
-    *r = (struct raiser){.program = program, .function = function, .arena = arena, .err = err};
+    for (size_t i = 0; i < r->n_names; i++)
+        if (strcmp(r->names[i].name, name) == 0)
+            return r->names[i].role;
+    return TEG_RAISE_BY_NAME;
+}
+
+void teg_raise_start(struct raiser *r, const struct teg_mil_program *program, const struct teg_mil_function *function,
+                     const struct teg_raise_options *options, struct teg_arena *arena, struct teg_error *err)
+{
+    *r = (struct raiser){.program = program,
+                         .function = function,
+                         .names = options ? options->names : NULL,
+                         .n_names = options ? options->n_names : 0,
+                         .arena = arena,
+                         .err = err};
     teg_arena_init(&r->scratch, arena->allocator);
 }
 
 static enum teg_status try_function(const struct teg_mil_program *program, const struct teg_mil_function *function,
-                                    struct teg_arena *arena, struct teg_raised *raised, struct teg_error *err)
+                                    const struct teg_raise_options *options, struct teg_arena *arena,
+                                    struct teg_raised *raised, struct teg_error *err)
 {
     struct raiser r;
     const char *reason = NULL;
-    teg_raise_start(&r, program, function, arena, err);
+    teg_raise_start(&r, program, function, options, arena, err);
     enum teg_status status = teg_raise_function(&r, &reason);
     if (status == TEG_OK && reason)
         status = teg_base_fail(err, TEG_ERR_UNSUPPORTED, 0,
@@ -564,12 +612,12 @@ enum teg_status teg_raise(const struct teg_mil_program *program, const struct te
         FAIL(err, TEG_ERR_ARGUMENT,
              "cannot run package: %s: function: expected one of the package's, found %.60s; see `tegula inspect`",
              program->path, first);
-    const enum teg_status status = try_function(program, wanted, arena, raised, err);
+    const enum teg_status status = try_function(program, wanted, &o, arena, raised, err);
     if (status != TEG_ERR_UNSUPPORTED || o.function)
         return status;
     for (size_t i = 0; i < program->n_functions; i++) /* the reason of the default function stands */
         if (&program->functions[i] != wanted &&
-            try_function(program, &program->functions[i], arena, raised, NULL) == TEG_OK)
+            try_function(program, &program->functions[i], &o, arena, raised, NULL) == TEG_OK)
             return TEG_OK;
     return status;
 }

@@ -23,8 +23,27 @@ struct teg_raised {
     uint32_t n_ops; /* of the function */
 };
 
+/* What an input or output is for where its name does not say it. */
+enum teg_raise_role {
+    TEG_RAISE_BY_NAME,
+    TEG_RAISE_TOKENS,
+    TEG_RAISE_POSITIONS, /* P … P + T - 1, or P */
+    TEG_RAISE_MASK,
+    TEG_RAISE_WRITES, /* 1 where the call writes */
+    TEG_RAISE_CACHE,
+    TEG_RAISE_LOGITS,
+    TEG_RAISE_IGNORED, /* an output that nobody needs */
+};
+
+struct teg_raise_name {
+    const char *name;
+    enum teg_raise_role role;
+};
+
 struct teg_raise_options {
-    const char *function; /* NULL: the default one, or else the first that has logits */
+    const char *function;               /* NULL: the default one, or else the first that has logits */
+    const struct teg_raise_name *names; /* [n_names] */
+    size_t n_names;
 };
 
 /* Raises a function. The graph, its decoded weights and all texts lie in `arena`; other weights stay in the program's
@@ -42,14 +61,14 @@ struct teg_raise_survey {
     struct teg_buf ops;           /* the graph, an op a line; a model only */
     struct teg_buf reason;        /* why it is none; else empty */
 };
-enum teg_status teg_raise_look(const struct teg_mil_program *program, const char *function,
+enum teg_status teg_raise_look(const struct teg_mil_program *program, const struct teg_raise_options *options,
                                struct teg_raise_survey *survey, struct teg_error *err);
 void teg_raise_survey_free(struct teg_raise_survey *survey);
 
 /* For every op that is not understood in itself (not for its users): "op NAME (TYPE): expected …, found …", a line
  * each; `op` not NULL: only ops with that text in name or type, their users too. Nothing is added where all is
  * understood. */
-enum teg_status teg_raise_why_not(const struct teg_mil_program *program, const char *function, const char *op,
-                                  struct teg_buf *out, struct teg_error *err);
+enum teg_status teg_raise_why_not(const struct teg_mil_program *program, const struct teg_raise_options *options,
+                                  const char *op, struct teg_buf *out, struct teg_error *err);
 
 #endif

@@ -7,13 +7,16 @@
  * belongs to which is seen in what it is made from, not in names. */
 #include "pass/raise_int.h"
 
-bool teg_raise_is_cache_input(const struct teg_mil_var *v)
+bool teg_raise_is_cache_input(const struct raiser *r, const struct teg_mil_var *v)
 {
     static const char *const words[] = {"cache", "past", "key", "value"};
     const struct teg_mil_type *const type = &v->type;
     if (type->kind != TEG_MIL_TENSOR || type->rank < 3 || type->rank > TEG_MIL_MAX_RANK ||
-        teg_mil_dtype_info(type->dtype)->class_ != TEG_MIL_CLASS_FLOAT || teg_raise_name_has(v->name, "mask"))
+        teg_mil_dtype_info(type->dtype)->class_ != TEG_MIL_CLASS_FLOAT)
         return false;
+    const enum teg_raise_role role = teg_raise_role_of(r, v->name);
+    if (role != TEG_RAISE_BY_NAME || teg_raise_name_has(v->name, "mask"))
+        return role == TEG_RAISE_CACHE;
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (teg_raise_name_has(v->name, words[i]))
             return true;

@@ -253,6 +253,8 @@ struct decoded { /* a constant that is in the graph */
 struct raiser {
     const struct teg_mil_program *program;
     const struct teg_mil_function *function;
+    const struct teg_raise_name *names;
+    size_t n_names;
     const struct teg_mil_function *front; /* makes inputs of it from ids; or NULL */
     const struct teg_mil_op *op;          /* being read: for messages */
     size_t output;                        /* of it: which one, where it has several */
@@ -282,6 +284,7 @@ struct raiser {
     uint32_t n_heads, n_kv_heads, head_width, ffn_width;
     uint32_t n_dense, n_encoded; /* weights by how they are held */
     uint64_t n_parameters, weights_bytes;
+    bool logits_named;     /* an output has them in its name: others are for somebody else */
     const char *bad_write; /* an update that is not understood */
     struct teg_buf *why;   /* reasons, or NULL */
 };
@@ -289,7 +292,11 @@ struct raiser {
 /* ---- the walk (raise.c), and what is said of it (raise_report.c) ---- */
 
 void teg_raise_start(struct raiser *r, const struct teg_mil_program *program, const struct teg_mil_function *function,
-                     struct teg_arena *arena, struct teg_error *err);
+                     const struct teg_raise_options *options, struct teg_arena *arena, struct teg_error *err);
+/* An output that is the logits, or a part of them. */
+bool teg_raise_is_logits(const struct raiser *r, const char *name);
+/* As the caller says, else BY_NAME. */
+enum teg_raise_role teg_raise_role_of(const struct raiser *r, const char *name);
 /* *reason: why the function is no language model, in scratch; NULL: it is one. */
 enum teg_status teg_raise_function(struct raiser *r, const char **reason);
 void teg_raise_contract(const struct raiser *r, struct teg_buf *out);
@@ -412,7 +419,7 @@ bool teg_raise_join_attended(struct raiser *r, struct meaning *m, const struct m
 bool teg_raise_layer_binary(struct raiser *r, struct meaning *m, const struct meaning *a, const struct meaning *b);
 bool teg_raise_spread(struct raiser *r, struct meaning *m, const struct meaning *x, const struct meaning *y);
 /* Caches as inputs and outputs (raise_cache.c). */
-bool teg_raise_is_cache_input(const struct teg_mil_var *v);
+bool teg_raise_is_cache_input(const struct raiser *r, const struct teg_mil_var *v);
 void teg_raise_cache_input(struct raiser *r, struct meaning *m, teg_mil_var_id id);
 bool teg_raise_written_input(struct raiser *r, struct meaning *m, const struct teg_mil_type *type);
 void teg_raise_slice_past(struct raiser *r, struct meaning *m, const struct meaning *x);

@@ -100,9 +100,12 @@ void teg_raise_contract(const struct raiser *r, struct teg_buf *out)
 {
     const struct teg_mil_var *const vars = r->program->vars;
     const struct teg_mil_block *const block = &r->function->block;
-    size_t n_caches = 0;
-    for (uint32_t i = 0; i < r->n_states; i++)
-        n_caches += r->states[i].is_input;
+    size_t n_logits = 0;
+    for (size_t i = 0; i < block->n_outputs; i++) {
+        uint32_t state;
+        n_logits += !teg_raise_is_present(r, r->meanings[block->outputs[i]], &state) &&
+                    teg_raise_is_logits(r, vars[block->outputs[i]].name);
+    }
     teg_buf_printf(out, "function   %s\n", r->function->name);
     tokens_line(r, out);
     for (size_t i = 0; i < block->n_inputs; i++) {
@@ -119,14 +122,16 @@ void teg_raise_contract(const struct raiser *r, struct teg_buf *out)
             teg_buf_printf(out, "state      %s: %u caches of keys or values, %lld slots\n", vars[r->states[i].var].name,
                            r->states[i].n_writes, (long long)r->context);
     for (size_t i = 0; i < block->n_outputs; i++) {
+        const char *const name = vars[block->outputs[i]].name;
         uint32_t state;
         if (teg_raise_is_present(r, r->meanings[block->outputs[i]], &state))
-            teg_buf_printf(out, "output     %s: the next call's %s\n", vars[block->outputs[i]].name,
-                           vars[r->states[state].var].name);
+            teg_buf_printf(out, "output     %s: the next call's %s\n", name, vars[r->states[state].var].name);
+        else if (!teg_raise_is_logits(r, name))
+            teg_buf_printf(out, "output     %s: not used\n", name);
         else
-            teg_buf_printf(out, "output     %s: logits of %s%s\n", vars[block->outputs[i]].name,
+            teg_buf_printf(out, "output     %s: logits of %s%s\n", name,
                            r->meanings[block->outputs[i]]->last ? "the last token" : "every token",
-                           block->n_outputs > 1 + n_caches ? ", a part of the vocabulary" : "");
+                           n_logits > 1 ? ", a part of the vocabulary" : "");
     }
     teg_buf_printf(out, "weights    %u matrices encoded, %u dense\n", r->n_encoded, r->n_dense);
     if (r->table_rows)
@@ -212,7 +217,7 @@ static enum teg_status find_function(const struct teg_mil_program *program, cons
     return TEG_OK;
 }
 
-enum teg_status teg_raise_look(const struct teg_mil_program *program, const char *function,
+enum teg_status teg_raise_look(const struct teg_mil_program *program, const struct teg_raise_options *options,
                                struct teg_raise_survey *survey, struct teg_error *err)
 {
     struct raiser r;
@@ -220,9 +225,9 @@ enum teg_status teg_raise_look(const struct teg_mil_program *program, const char
     const struct teg_mil_function *f;
     const char *reason = NULL;
     *survey = (struct teg_raise_survey){0};
-    TRY(find_function(program, function, &f, err));
+    TRY(find_function(program, options ? options->function : NULL, &f, err));
     teg_arena_init(&arena, program->arena.allocator);
-    teg_raise_start(&r, program, f, &arena, err);
+    teg_raise_start(&r, program, f, options, &arena, err);
     enum teg_status status = teg_raise_function(&r, &reason);
     if (status == TEG_OK)
         count_ops(&r, survey);
@@ -265,17 +270,17 @@ static void waiting_line(struct raiser *r, const struct teg_mil_op *op, const ch
         teg_buf_printf(out, "%s: expected operands with a meaning, found one without: %s\n", own, m->why);
 }
 
-enum teg_status teg_raise_why_not(const struct teg_mil_program *program, const char *function, const char *op,
-                                  struct teg_buf *out, struct teg_error *err)
+enum teg_status teg_raise_why_not(const struct teg_mil_program *program, const struct teg_raise_options *options,
+                                  const char *op, struct teg_buf *out, struct teg_error *err)
 {
     struct raiser r;
     struct teg_arena arena;
     struct teg_buf lines = {0};
     const struct teg_mil_function *f;
     const char *reason = NULL;
-    TRY(find_function(program, function, &f, err));
+    TRY(find_function(program, options ? options->function : NULL, &f, err));
     teg_arena_init(&arena, program->arena.allocator);
-    teg_raise_start(&r, program, f, &arena, err);
+    teg_raise_start(&r, program, f, options, &arena, err);
     r.why = &lines;
     const enum teg_status status = teg_raise_function(&r, &reason);
     for (char *line = lines.bytes; line && *line && !lines.failed;) {

@@ -41,9 +41,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
         if (teg_raise(program, &options, &arena, &raised, &err) == TEG_OK &&
             teg_graph_verify(raised.graph, &err) != TEG_OK)
             abort();
-        (void)teg_raise_why_not(program, options.function, NULL, &lines, &err);
+        (void)teg_raise_why_not(program, &options, NULL, &lines, &err);
         teg_buf_free(&lines);
-        if (teg_raise_look(program, options.function, &survey, &err) == TEG_OK) {
+        if (teg_raise_look(program, &options, &survey, &err) == TEG_OK) {
             if (survey.n_understood > survey.n_ops)
                 abort();
             teg_raise_survey_free(&survey);

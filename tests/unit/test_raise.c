@@ -259,7 +259,8 @@ static void test_arguments(void **state)
     assert_int_equal(teg_raise(p, &options, &arena, &raised, &err), TEG_ERR_ARGUMENT);
     assert_string_equal(err.message, "cannot run package: toy: function: expected one of the package's, found other; "
                                      "see `tegula inspect`");
-    assert_int_equal(teg_raise_why_not(p, "other", NULL, &lines, &err), TEG_ERR_ARGUMENT);
+    assert_int_equal(teg_raise_why_not(p, &(struct teg_raise_options){.function = "other"}, NULL, &lines, &err),
+                     TEG_ERR_ARGUMENT);
     assert_int_equal(teg_raise_why_not(p, NULL, NULL, &lines, &err), TEG_OK);
     assert_int_equal(lines.n_bytes, 0);
     teg_arena_free(&arena);

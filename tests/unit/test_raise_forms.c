@@ -190,7 +190,7 @@ static const struct refusal refusals[] = {
     {PLAIN, {"} -> (logits);"}, {"} -> (ids_shape);"}, "outputs: expected logits [1, T, V], found another value"},
     {PLAIN,
      {"} -> (logits);"},
-     {"} -> (logits, x0);"},
+     {"} -> (ids_shape, x0);"},
      "outputs: expected the parts of one head's logits, found another value"},
     {PLAIN,
      {"a0 = matmul(x = a0_p, y = a0_v)"},
@@ -671,7 +671,8 @@ static void test_waiting(void **state)
     assert_string_equal(lines.bytes,
                         "op y0 (add): expected operands with a meaning, found one without: op o0 (linear): "
                         "expected rows as x, found another value\n");
-    assert_int_equal(teg_raise_look(p, "other", &survey, &err), TEG_ERR_ARGUMENT);
+    assert_int_equal(teg_raise_look(p, &(struct teg_raise_options){.function = "other"}, &survey, &err),
+                     TEG_ERR_ARGUMENT);
     assert_string_equal(err.message, "cannot explain: toy: function: expected one of the package's, found other; see "
                                      "`tegula inspect`");
     assert_int_equal(teg_raise_look(p, NULL, &survey, &err), TEG_OK);

@@ -142,7 +142,7 @@ static void set_up(struct bench *b, int ios, const char *body, const char *outpu
     b->program = parse_program(text, &err);
     free(text);
     teg_arena_init(&b->arena, NULL);
-    teg_raise_start(&b->r, b->program, &b->program->functions[0], &b->arena, NULL);
+    teg_raise_start(&b->r, b->program, &b->program->functions[0], NULL, &b->arena, NULL);
     assert_int_equal(teg_graph_new(&b->arena, &b->r.graph, NULL), TEG_OK);
 }
 

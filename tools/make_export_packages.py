@@ -1,0 +1,191 @@
+#!/usr/bin/env python3
+"""Packages as people export them, from small random models of transformers, each with the logits that torch computes.
+
+    make_export_packages.py OUT      (needs torch, transformers and coremltools; tests/data/exports was made with 2.7, 4.57, 9.0)
+
+NAME.golden is int32 T and V, int32 [T] ids, float32 [T, V] logits. tests/unit/test_exports.c reads both. What is made
+here are the interfaces that have no sample of their own: no states, caches as inputs and outputs, sizes that are
+fixed, rotations of a part of each head, norms that the engine has not.
+"""
+import pathlib
+import shutil
+import sys
+
+import coremltools as ct
+import numpy as np
+import torch
+import transformers
+from transformers.cache_utils import Cache
+
+V, D, LAYERS, HEADS, KV, FF, CONTEXT, N = 64, 32, 2, 4, 2, 48, 32, 24
+HEAD = D // HEADS
+LOWEST = -65504.0
+SIZES = dict(vocab_size=V, hidden_size=D, num_hidden_layers=LAYERS, num_attention_heads=HEADS, num_key_value_heads=KV,
+             intermediate_size=FF, max_position_embeddings=64, tie_word_embeddings=False, bos_token_id=1,
+             eos_token_id=2, pad_token_id=0)
+CONFIGS = {"llama": lambda: transformers.LlamaConfig(**SIZES),
+           "phi4": lambda: transformers.Phi3Config(**SIZES, partial_rotary_factor=0.75),
+           "gpt2": lambda: transformers.GPT2Config(vocab_size=V, n_positions=64, n_embd=D, n_layer=LAYERS,
+                                                   n_head=HEADS)}
+
+
+def random_model(architecture):
+    torch.manual_seed(1)
+    model = transformers.AutoModelForCausalLM.from_config(CONFIGS[architecture](), attn_implementation="sdpa")
+    generator = torch.Generator().manual_seed(5)
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            noise = torch.randn(p.shape, generator=generator)
+            if p.dim() == 1:
+                p.add_(noise * 0.1)
+            else:
+                p.copy_(noise * (0.5 if "embed" in name else p.shape[-1] ** -0.5))
+    return model.eval().float()
+
+
+class CallerCache(Cache):
+    """What `update` does is given; everything else that transformers asks for."""
+
+    def __init__(self, update, n_slots):
+        self.layers, self._update, self._n_slots = [], update, n_slots
+
+    is_sliding, is_compileable = [False] * LAYERS, False
+
+    def get_seq_length(self, layer_idx=0):
+        return 0
+
+    def get_mask_sizes(self, cache_position, layer_idx):
+        return self._n_slots, 0
+
+    def get_max_cache_shape(self, layer_idx=0):
+        return None
+
+    def update(self, keys, values, layer_idx, cache_kwargs=None):
+        return self._update(keys, values, layer_idx)
+
+
+class Base(torch.nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def run(self, ids, mask, positions, cache=None):
+        kept = dict(past_key_values=cache, use_cache=True, cache_position=positions[0]) if cache else {"use_cache": False}
+        return self.model(input_ids=ids, attention_mask=mask, position_ids=positions, **kept).logits
+
+
+class Whole(Base):
+    def forward(self, inputIds, causalMask):
+        return self.run(inputIds, causalMask, torch.arange(inputIds.shape[-1])[None])
+
+
+class Fixed(Base):
+    def forward(self, input_ids):
+        n = input_ids.shape[-1]
+        mask = torch.triu(torch.full((n, n), LOWEST), diagonal=1)[None, None]
+        return self.run(input_ids, mask, torch.arange(n)[None])
+
+
+class Stateful(Base):
+    def __init__(self, model):
+        super().__init__(model)
+        for name in ("k_cache", "v_cache"):
+            self.register_buffer(name, torch.zeros(LAYERS, KV, CONTEXT, HEAD))
+
+    def forward(self, input_ids, position_ids):
+        n, first = input_ids.shape[-1], position_ids[0, 0]
+        seen = torch.arange(CONTEXT)[None, :] <= position_ids[0][:, None]
+        mask = ((1.0 - seen.to(torch.float32)) * LOWEST)[None, None]
+
+        def update(k, v, i):
+            self.k_cache[i:i + 1, :, first:first + n, :] = k
+            self.v_cache[i:i + 1, :, first:first + n, :] = v
+            return self.k_cache[i:i + 1], self.v_cache[i:i + 1]
+
+        return self.run(input_ids, mask, position_ids, CallerCache(update, CONTEXT))
+
+
+class Growing(Base):
+    def forward(self, input_ids, causal_mask, past_keys, past_values):
+        before, n, new = past_keys.shape[-2], input_ids.shape[-1], ([], [])
+
+        def update(k, v, i):
+            new[0].append(torch.cat([past_keys[i], k], dim=2))
+            new[1].append(torch.cat([past_values[i], v], dim=2))
+            return new[0][-1], new[1][-1]
+
+        logits = self.run(input_ids, causal_mask, torch.arange(before, before + n)[None], CallerCache(update, before + n))
+        return logits, torch.stack(new[0]), torch.stack(new[1])
+
+
+class Kept(Base):
+    def forward(self, input_ids, position_ids, causal_mask, update_mask, k_cache, v_cache):
+        new = ([], [])
+
+        def update(k, v, i):
+            new[0].append(k_cache[i:i + 1] * (1 - update_mask) + k * update_mask)
+            new[1].append(v_cache[i:i + 1] * (1 - update_mask) + v * update_mask)
+            return new[0][-1], new[1][-1]
+
+        logits = self.run(input_ids, causal_mask, position_ids, CallerCache(update, CONTEXT))
+        return logits, torch.cat(new[0]), torch.cat(new[1])
+
+
+def tensor(name, shape, dtype=np.float16):
+    return ct.TensorType(name, shape=shape, dtype=dtype)
+
+
+def interfaces():
+    """name: architecture, class, inputs, example, states, more outputs, target, precision"""
+    some, all_ = ct.RangeDim(1, 16, 1), ct.RangeDim(1, CONTEXT, 1)
+    past, ids, zeros = ct.RangeDim(0, CONTEXT, 1), torch.int32, torch.zeros
+    half, full = ct.precision.FLOAT16, ct.precision.FLOAT32
+    open_cache, cache = (LAYERS, 1, KV, past, HEAD), (LAYERS, KV, CONTEXT, HEAD)
+    whole = ([tensor("inputIds", (1, all_), np.int32), tensor("causalMask", (1, 1, all_, all_))],
+             (zeros(1, 8, dtype=ids), zeros(1, 1, 8, 8)))
+    states = [ct.StateType(wrapped_type=ct.TensorType(shape=cache, dtype=np.float16), name=n)
+              for n in ("k_cache", "v_cache")]
+    yield "whole", "llama", Whole, *whole, None, [], ct.target.iOS16, half
+    yield ("whole_fixed", "llama", Fixed, [tensor("input_ids", (1, N), np.int32)], (zeros(1, N, dtype=ids),), None, [],
+           ct.target.iOS17, full)
+    yield ("partial", "phi4", Stateful, [tensor(n, (1, some), np.int32) for n in ("input_ids", "position_ids")],
+           (zeros(1, 8, dtype=ids), torch.arange(8, dtype=ids)[None]), states, [], ct.target.iOS18, half)
+    yield ("growing", "llama", Growing,
+           [tensor("input_ids", (1, some), np.int32), tensor("causal_mask", (1, 1, some, ct.RangeDim(1, CONTEXT, 2))),
+            tensor("past_keys", open_cache), tensor("past_values", open_cache)],
+           (zeros(1, 2, dtype=ids), zeros(1, 1, 2, 5), zeros(LAYERS, 1, KV, 3, HEAD), zeros(LAYERS, 1, KV, 3, HEAD)),
+           None, ["present_keys", "present_values"], ct.target.iOS16, half)
+    yield ("kept", "llama", Kept,
+           [tensor("input_ids", (1, 1), np.int32), tensor("position_ids", (1, 1), np.int32),
+            tensor("causal_mask", (1, 1, 1, CONTEXT)), tensor("update_mask", (1, 1, CONTEXT, 1)),
+            tensor("k_cache", cache), tensor("v_cache", cache)],
+           (zeros(1, 1, dtype=ids), zeros(1, 1, dtype=ids), zeros(1, 1, 1, CONTEXT), zeros(1, 1, CONTEXT, 1),
+            zeros(cache), zeros(cache)), None, ["k_cache_out", "v_cache_out"], ct.target.iOS17, half)
+    yield "layer_norm", "gpt2", Whole, *whole, None, [], ct.target.iOS16, half
+
+
+def main(out):
+    out.mkdir(parents=True, exist_ok=True)
+    ids = np.random.RandomState(3).randint(3, V, N).astype(np.int32)
+    for name, architecture, kind, inputs, example, states, more, target, precision in interfaces():
+        model = random_model(architecture)
+        with torch.no_grad():
+            logits = model(torch.tensor(ids[None].astype(np.int64))).logits[0].numpy()
+            traced = torch.jit.trace(kind(model).eval(), example, check_trace=False)
+        dtype = np.float32 if precision == ct.precision.FLOAT32 else np.float16
+        package = ct.convert(traced, inputs=inputs, outputs=[ct.TensorType(name=n, dtype=dtype) for n in ["logits"] + more],
+                             minimum_deployment_target=target, compute_precision=precision, skip_model_load=True,
+                             compute_units=ct.ComputeUnit.CPU_ONLY, **({"states": states} if states else {}))
+        shutil.rmtree(out / f"{name}.mlpackage", ignore_errors=True)
+        package.save(str(out / f"{name}.mlpackage"))
+        with open(out / f"{name}.golden", "wb") as file:
+            np.array(logits.shape, np.int32).tofile(file)
+            ids.tofile(file)
+            logits.astype(np.float32).tofile(file)
+        print(name)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    main(pathlib.Path(sys.argv[1]))
