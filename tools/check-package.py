@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Apple's open-source tools as a judge of packages that Tegula wrote.
 
-    tools/check-package.py PACKAGE.mlpackage...
+    tools/check-package.py PACKAGE.mlpackage... | -
 
 Needs coremltools (pip install coremltools==9.0); without it prints a skip line and succeeds. For each package:
 the folder (ModelPackage.isValid), the program (loaded op by op, every declared type compared with the inferred one),
-its validity, a round trip through all passes of the converter, the weights that the compression tools find, and what
-those tools do not look at: that description and functions agree on names, types, shapes and the default. Prints TAP.
+its validity, a round trip of each function through all passes of the converter, the weights that the compression tools
+find in it, and what those tools do not look at: that description and functions agree on names, types, shapes and the default. Prints TAP;
+with - for packages that are named on standard input, line by line, each judged at once.
 """
 import contextlib
 import io
@@ -94,6 +95,28 @@ def check_description(spec):
             check_array(f"{name}.{feature.name}", feature, types[feature.name])
 
 
+def alone(spec, function):
+    """The specification with one function only, as `main`: the converter wants one function of this name."""
+    single = type(spec)()
+    single.CopyFrom(spec)
+    functions = single.mlProgram.functions
+    for name in spec.mlProgram.functions:
+        del functions[name]
+    functions["main"].CopyFrom(spec.mlProgram.functions[function])
+    return single
+
+
+def check_round_trip(spec, weights):
+    """Each function through all passes of the converter, and what the compression tools find in the result."""
+    version, n_weights = spec.specificationVersion, 0
+    for function in sorted(spec.mlProgram.functions):
+        program = milproto.load(alone(spec, function), specification_version=version, file_weights_dir=weights)
+        model = ct.convert(program, source="milinternal", convert_to="mlprogram", skip_model_load=True,
+                           minimum_deployment_target=getattr(ct.target, TARGETS[version]))
+        n_weights += len(ct.optimize.coreml.get_weights_metadata(model, weight_threshold=2048))
+    return n_weights
+
+
 def check(path):
     require(ModelPackage.isValid(path), "the folder is not a valid package")
     model = ct.models.MLModel(path, skip_model_load=True)
@@ -101,32 +124,33 @@ def check(path):
     check_description(spec)
     program = milproto.load(spec, specification_version=spec.specificationVersion, file_weights_dir=model.weights_dir)
     program.validate()
-    is_multiple = len(spec.mlProgram.functions) > 1
-    if not is_multiple:
-        # the converter wants one function of this name
-        program = milproto.load(spec, specification_version=spec.specificationVersion,
-                                file_weights_dir=model.weights_dir)
-        target = getattr(ct.target, TARGETS[spec.specificationVersion])
-        ct.convert(program, source="milinternal", convert_to="mlprogram", minimum_deployment_target=target,
-                   skip_model_load=True)
-        ct.optimize.coreml.get_weights_metadata(model, weight_threshold=2048)
-    return f"spec {spec.specificationVersion}, functions {' '.join(sorted(spec.mlProgram.functions))}"
+    del program
+    n_weights = check_round_trip(spec, model.weights_dir)
+    functions = " ".join(sorted(spec.mlProgram.functions))
+    return f"spec {spec.specificationVersion}, functions {functions}, {n_weights} weights"
 
 
-def main(paths):
-    if not paths:
+def judge(number, path):
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):
+            text = check(path)
+        print(f"ok {number} - {path} # {text}", flush=True)
+        return True
+    except Exception as error:  # whatever they raise is a verdict
+        words = " ".join(str(error).split())[:500]
+        print(f"not ok {number} - {path} # {type(error).__name__}: {words}", flush=True)
+        return False
+
+
+def main(arguments):
+    if not arguments:
         print(__doc__, file=sys.stderr)
         return 2
-    print(f"1..{len(paths)}")
-    failures = 0
-    for number, path in enumerate(paths, 1):
-        try:
-            with contextlib.redirect_stderr(io.StringIO()):
-                text = check(path)
-            print(f"ok {number} - {path} # {text}", flush=True)
-        except Exception as error:  # whatever they raise is a verdict
-            failures += 1
-            print(f"not ok {number} - {path}\n# {type(error).__name__}: {str(error)[:500]}", flush=True)
+    paths = (line.rstrip("\n") for line in sys.stdin) if arguments == ["-"] else arguments
+    n = failures = 0
+    for n, path in enumerate(paths, 1):
+        failures += not judge(n, path)
+    print(f"1..{n}")
     return 1 if failures else 0
 
 

@@ -93,7 +93,9 @@ def unpack(raw, dtype, count):
         return np.frombuffer(raw, "<" + dtype, count)
     width = BITS[dtype]
     bits = np.unpackbits(np.frombuffer(raw, np.uint8), bitorder="little")[:count * width].reshape(count, width)
-    values = (bits.astype(np.int64) << np.arange(width)).sum(1)
+    values = np.zeros(count, np.int8)
+    for bit in range(width):
+        values |= (bits[:, bit] << bit).view(np.int8)
     if dtype == "int4":
         values = np.where(values > 7, values - 16, values)
     return values
@@ -133,7 +135,7 @@ class Package:
         items = manifest["itemInfoEntries"]
         model = root / "Data" / items[manifest["rootModelIdentifier"]]["path"]
         file = model.parent / "weights" / "weight.bin"
-        self.weights = file.read_bytes() if file.exists() else b""
+        self.weights = np.memmap(file, np.uint8, "r") if file.exists() else b""
         spec = message(model.read_bytes())
         program = message(one(spec, 502))
         self.functions = {}
@@ -143,6 +145,9 @@ class Package:
 
 
 class Function:
+    """Weights are decoded for the op that asks for them and values dropped after their last use: a model of some hundred
+    million weights then fits into the memory of any machine."""
+
     def __init__(self, fields, weights):
         self.inputs = {}
         for item in fields.get(1, []):
@@ -152,9 +157,19 @@ class Function:
         blocks = {one(message(b), 1): one(message(b), 2) for b in fields[3]}
         block = message(blocks[opset])
         self.outputs = [text(name) for name in block.get(2, [])]
-        self.ops = []
+        self.ops, self.weights = [], {}
         for operation in block.get(3, []):
-            self.ops.append(self.read_op(message(operation), weights))
+            kind, inputs, outputs = self.read_op(message(operation), weights)
+            if kind == "const" or kind.startswith("constexpr_"):
+                self.weights[outputs[0][0]] = kind, inputs, outputs[0][1]
+            else:
+                self.ops.append((kind, inputs, outputs))
+        last = {}
+        for at, (_, inputs, _) in enumerate(self.ops):
+            last.update((name, at) for bindings in inputs.values() for name in bindings if isinstance(name, str))
+        self.ended = [[] for _ in self.ops]
+        for name in last.keys() - set(self.outputs):
+            self.ended[last[name]].append(name)
 
     @staticmethod
     def read_op(op, weights):
@@ -164,7 +179,7 @@ class Function:
             outputs.append((text(one(named, 1)), read_type(one(named, 2))[0]))
         attributes = {text(one(message(a), 1)): one(message(a), 2) for a in op.get(5, [])}
         if one(op, 1) == b"const":
-            return "const", read_value(attributes["val"], weights), outputs
+            return "const", lambda: read_value(attributes["val"], weights), outputs
         inputs = {}
         for item in op.get(2, []):
             pair = message(item)
@@ -175,28 +190,40 @@ class Function:
             inputs[text(one(pair, 1))] = bindings
         return text(one(op, 1)), inputs, outputs
 
+    def weight(self, name, half):
+        kind, inputs, dtype = self.weights[name]
+        if kind == "const":
+            return inputs()
+        args = {key: self.weight(b, half) if isinstance(b, str) else b for key, (b,) in inputs.items()}
+        return rounded(OPS[kind](args), dtype, half)
+
+    def arguments(self, inputs, values, half):
+        args = {}
+        for key, bindings in inputs.items():
+            found = [(values[b] if b in values else self.weight(b, half)) if isinstance(b, str) else b for b in bindings]
+            args[key] = found if key == "values" else found[0]
+        return args
+
     def run(self, given, states, half):
         values = dict(given)
-        for kind, inputs, outputs in self.ops:
-            if kind == "const":
-                values[outputs[0][0]] = inputs
-                continue
+        for (kind, inputs, outputs), ended in zip(self.ops, self.ended):
             if kind == "write_state":
-                states[inputs["input"][0]] = values[inputs["data"][0]].copy()
-                continue
-            if kind == "read_state":
-                values[outputs[0][0]] = states[inputs["input"][0]].copy()
-                continue
-            args = {}
-            for name, bindings in inputs.items():
-                found = [values[b] if isinstance(b, str) else b for b in bindings]
-                args[name] = found if name == "values" else found[0]
-            result = OPS[kind](args)
-            name, dtype = outputs[0]
-            if dtype in ("f2", "f4") and half:
-                result = np.asarray(result).astype(dtype).astype(np.float64)
-            values[name] = np.asarray(result)
-        return [values[name] for name in self.outputs]
+                states[inputs["input"][0]] = values[inputs["data"][0]]
+            elif kind == "read_state":
+                values[outputs[0][0]] = states[inputs["input"][0]]
+            else:
+                result = OPS[kind](self.arguments(inputs, values, half))
+                values[outputs[0][0]] = rounded(result, outputs[0][1], half)
+            for name in ended:
+                values.pop(name, None)
+        return [values[name] if name in values else self.weight(name, half) for name in self.outputs]
+
+
+def rounded(result, dtype, half):
+    if dtype in ("f2", "f4") and half:
+        with np.errstate(over="ignore"):
+            return np.asarray(result).astype(dtype).astype(np.float64)
+    return np.asarray(result)
 
 
 # ---- ops ----
@@ -309,9 +336,9 @@ def blockwise(a):
 
 
 def lut(a):
-    indices, table = a["indices"].astype(np.int64), wide(a["lut"])
+    indices, table = a["indices"].view(np.uint8), wide(a["lut"])
     groups, width = table.shape[:-2], table.shape[-1]
-    place = np.indices(indices.shape)
+    place = np.ogrid[tuple(slice(0, n) for n in indices.shape)]
     group = tuple(place[i] * g // indices.shape[i] for i, g in enumerate(groups))
     found = table[group + (indices,)]
     if width == 1:

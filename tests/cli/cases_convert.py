@@ -1,14 +1,17 @@
 """Cases of `tegula convert`: models of each kind become packages that answer as they do, by our own executor and by an
 independent NumPy program; what cannot be converted is one sentence and leaves nothing behind."""
 
+import hashlib
 import json
 import os
 import pathlib
+import random
 import resource
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 
 from harness import LONG, PROGRAM, ROOT, Skip, expect, expect_done, expect_equal, expect_error, read_npy, run, test
 
@@ -207,6 +210,55 @@ def existing():
     expect_error(run("convert", TINY / "phi3", "-o", place("e.mlpackage"), "--force", "--weights", "int4/7"), 1,
                  "divide")
     expect_equal(pathlib.Path(place("e.mlpackage"), "Manifest.json").read_bytes(), before, "manifest")
+
+
+@test()
+def encodings_and_profiles():
+    """convert: every encoding in both profiles, twice to the same bytes, and what it answers is what was written"""
+    ane = ("--profile", "ane", "--chunk", "32", "--ctx", "128", "--ignore-rules")
+    for profile in ((), ane):
+        for rule in ("f16", "int8", "int4/32", "int4/32,float", "lut4/16", "lut6", "lut8", "keep"):
+            options = ("--weights", rule, "--fit", *profile)
+            convert(TINY / "llama.gguf", "m.mlpackage", *options, "--check", "--json")
+            convert(TINY / "llama.gguf", "again.mlpackage", *options)
+            expect_equal(contents("again.mlpackage"), contents("m.mlpackage"), f"{options}: bytes")
+
+
+def contents(name):
+    root = pathlib.Path(place(name))
+    return {str(p.relative_to(root)): hashlib.sha256(p.read_bytes()).hexdigest() for p in sorted(root.rglob("*")) if p.is_file()}
+
+
+@test()
+def killed():
+    """convert: killed at any moment, it leaves no package, or a whole one; TEGULA_KILLS says how often (100 takes a while)"""
+    folder = place("killed")
+    os.makedirs(folder, exist_ok=True)
+    target = os.path.join(folder, "x.mlpackage")
+    command = [PROGRAM, "convert", str(TINY / "llama"), "-o", target, "--force", "--weights", "lut4", "--fit"]
+    begin = time.monotonic()
+    subprocess.run(command, check=True, capture_output=True)
+    length = time.monotonic() - begin
+    moments = random.Random(7)
+    n_killed = 0
+    for i in range(int(os.environ.get("TEGULA_KILLS", "10"))):
+        # half of the times there is an older one, which must stay or be replaced as a whole
+        if i % 2:
+            shutil.rmtree(target, ignore_errors=True)
+        elif not os.path.exists(target):
+            subprocess.run(command, check=True, capture_output=True)
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            process.wait(moments.random() * length)
+        except subprocess.TimeoutExpired:
+            process.kill()
+        n_killed += process.wait() == -9
+        expect(os.path.exists(target) or i % 2, f"{i}: the older package is gone")
+        if os.path.exists(target):
+            expect_done(run("inspect", target))
+            expect_done(run("logits", target, "--ids", "1,2,3", "-o", place("killed.npy")))
+    expect(n_killed, "never killed in time")
+    convert(TINY / "llama", "killed/x.mlpackage")
 
 
 @test()
