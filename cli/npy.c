@@ -124,7 +124,8 @@ static int parse_type(const char *text, const char *where, struct cli_array *arr
             }
     }
     char found[32];
-    snprintf(found, sizeof(found), "%.20s", text ? text : "none");
+    const int n = text && *text == '\'' ? (int)strcspn(text + 1, "'") + 2 : 24; /* with its quotes */
+    snprintf(found, sizeof(found), "%.*s", n < 24 ? n : 24, text ? text : "none");
     return fail_npy(where, "numbers (a descr such as '<f4')", found);
 }
 

@@ -87,13 +87,41 @@ static bool ends_with(const char *text, const char *suffix)
     return n >= m && strcmp(text + n - m, suffix) == 0;
 }
 
+/* A file that is neither an array nor a PNG, named where its first bytes say what it is. */
+static int fail_kind(const char *path, const struct cli_bytes *bytes)
+{
+    static const struct {
+        const char *begin, *kind;
+    } kinds[] = {{"\xff\xd8\xff", "a JPEG image"},
+                 {"GIF8", "a GIF image"},
+                 {"RIFF", "a WebP image or a sound"},
+                 {"PK\x03\x04", "an archive"}};
+    const char *found = "other bytes";
+    for (size_t i = 0; i < CLI_COUNT(kinds); i++)
+        if (bytes->n > 4 && memcmp(bytes->data, kinds[i].begin, strlen(kinds[i].begin)) == 0)
+            found = kinds[i].kind;
+    return cli_fail(
+        "cannot read input: %s: expected a .npy or .png file, found %s; write it with numpy.save, or convert "
+        "the image to PNG",
+        path, found);
+}
+
+static int read_one(const char *path, const struct cli_bytes *bytes, struct cli_array *array)
+{
+    if (bytes->n > 4 && memcmp(bytes->data, "\x89PNG", 4) == 0)
+        return cli_png_parse(bytes->data, bytes->n, path, array);
+    if (ends_with(path, ".npy") || (bytes->n > 6 && memcmp(bytes->data, "\x93NUMPY", 6) == 0))
+        return cli_npy_parse(bytes->data, bytes->n, path, array);
+    return fail_kind(path, bytes);
+}
+
 /* One -i. An '=' that belongs to the path of an .npz is not a name's. */
 static int read_input(const char *argument, struct cli_arrays *arrays)
 {
     const char *const equals = strchr(argument, '=');
     const bool is_archive = ends_with(argument, ".npz") && (!equals || access(argument, F_OK) == 0);
     const char *const path = is_archive || !equals ? argument : equals + 1;
-    if (!is_archive && (!equals || equals == argument))
+    if (!is_archive && (!equals || equals == argument || !equals[1]))
         return cli_usage("bad option: --input (-i): expected NAME=FILE.npy, NAME=FILE.png or FILE.npz, found '%s'; see "
                          "'tegula predict --help'",
                          argument);
@@ -106,8 +134,7 @@ static int read_input(const char *argument, struct cli_arrays *arrays)
     else if (code == CLI_DONE && is_archive)
         code = cli_npz_parse(bytes.data, bytes.n, path, arrays);
     else if (code == CLI_DONE) {
-        const bool is_png = bytes.n > 4 && memcmp(bytes.data, "\x89PNG", 4) == 0;
-        code = (is_png ? cli_png_parse : cli_npy_parse)(bytes.data, bytes.n, path, &array);
+        code = read_one(path, &bytes, &array);
         if (code == CLI_DONE)
             code = cli_arrays_add(arrays, argument, (size_t)(equals - argument), &array);
     }
@@ -144,6 +171,9 @@ static int new_state(const struct teg_program *program, const struct cli_arrays 
     struct teg_error err = {0};
     if (teg_state_new(program, state, &err) != TEG_OK)
         return cli_fail_library(&err);
+    if (!teg_state_count(*state))
+        return cli_fail(
+            "cannot use --state: the program: expected one that keeps state, found none; leave --state out");
     for (size_t i = 0; i < values->n; i++) {
         struct teg_feature_value value;
         to_value(&values->data[i], &value);

@@ -177,7 +177,9 @@ enum teg_status teg_image_to_array(const struct teg_allocator *allocator, const 
         given > 4)
         FAIL(err, TEG_ERR_ARGUMENT, "cannot predict: input '%.100s': expected an image of shape %s, found %s; pass %s",
              feature->name, is_colour ? "HxWx3" : "HxW", teg_value_shape_text(value).text,
-             is_colour ? "a colour image" : "a grey image");
+             value->rank > 3 ? "one image without a batch"
+             : is_colour     ? "a colour image"
+                             : "a grey image");
     const size_t height = (size_t)value->dims[0], width = (size_t)value->dims[1];
     const size_t dims[4] = {1, n_channels, height, width};
     const uint32_t rank = type->rank == 3 ? 3 : 4;

@@ -112,9 +112,11 @@ static bool is_enumerated(const struct teg_mil_feature *f, const int64_t *dims, 
 static enum teg_status fail_shape(const struct call *c, const struct teg_mil_feature *f,
                                   const struct teg_feature_value *v)
 {
+    const bool is_image = f->kind == TEG_MIL_FEATURE_IMAGE;
     if (!f->n_enumerated)
-        FAIL(c->err, TEG_ERR_ARGUMENT, "cannot predict: input '%.80s': expected shape %s, found %s; reshape the input",
-             f->name, list_ranges(f).text, teg_value_shape_text(v).text);
+        FAIL(c->err, TEG_ERR_ARGUMENT, "cannot predict: input '%.80s': expected %s %s, found %s; %s", f->name,
+             is_image ? "an image of height x width" : "shape", list_ranges(f).text, teg_value_shape_text(v).text,
+             is_image ? "resize the image" : "reshape the input");
     char shapes[200] = "";
     for (size_t i = 0, used = 0; i < f->n_enumerated && used < sizeof shapes - 1; i++) {
         size_t dims[TEG_MAX_RANK];
@@ -125,8 +127,8 @@ static enum teg_status fail_shape(const struct call *c, const struct teg_mil_fea
         used = n < 0 ? sizeof shapes : used + (size_t)n;
     }
     FAIL(c->err, TEG_ERR_ARGUMENT,
-         "cannot predict: input '%.80s': expected one of the shapes %s, found %s; pad the input", f->name, shapes,
-         teg_value_shape_text(v).text);
+         "cannot predict: input '%.80s': expected one of the shapes %s, found %s; %s", f->name, shapes,
+         teg_value_shape_text(v).text, is_image ? "resize the image" : "pad the input");
 }
 
 /* Images too, with dims H, W. */

@@ -145,6 +145,9 @@ def _():
         expect_equal(open(state, "rb").read(), before, "the state after a failure")
         wrong = files.put("wrong.npz", npz({"other": npy([1], (1,))}))
         expect_error(run("predict", PATHS["accumulate"], "-i", f"x={x}", "--state", wrong), 1, "'other'", "'sum'")
+        unused = files.path("unused.npz")
+        expect_error(run("predict", PATHS["overflow"], "-i", f"x={x}", "--state", unused), 1, "--state", "leave --state out")
+        expect(not os.path.exists(unused), "a state of nothing was written")
 
 
 @test()
@@ -221,6 +224,12 @@ def _():
         rest = ("-i", f"in_bgr={c}", "-i", f"in_gray16={soft}")
         expect_error(run("predict", PATHS["images"], "-i", f"in_rgb={g}", "-i", f"in_gray={g}", *rest), 1, "in_rgb", "HxWx3")
         expect_error(run("predict", PATHS["images"], "-i", f"in_rgb={c}", "-i", f"in_gray={c}", *rest), 1, "in_gray", "HxW")
+        small = files.put("s.png", png(3, 1, 8, 2, [b"\0" + rgb[0]]))
+        expect_error(run("predict", PATHS["images"], "-i", f"in_rgb={small}", "-i", f"in_gray={g}", *rest), 1, "in_rgb",
+                     "height x width 2x3, found 1x3x3; resize the image")
+        batch = files.put("b.npy", npy(plain, (1, 2, 3, 3), "|u1"))
+        expect_error(run("predict", PATHS["images"], "-i", f"in_rgb={batch}", "-i", f"in_gray={g}", *rest), 1, "in_rgb",
+                     "1x2x3x3; pass one image without a batch")
 
 
 @test()
@@ -238,6 +247,12 @@ def _():
         for name, data in arrays.items():
             path = files.put("x.npy", data)
             expect_error(run("predict", PATHS["overflow"], "-i", f"x={path}"), 1, "cannot read array", path, "expected")
+        result = run("predict", PATHS["overflow"], "-i", "x=" + files.put("x.npy", arrays["complex"]))
+        expect_error(result, 1, "found '<c8'; write it")
+        for data, kind in ((b"\xff\xd8\xff\xe0 JFIF", "a JPEG image"), (b"GIF89a", "a GIF image"), (b"RIFF....WEBP", "a WebP image"),
+                           (b"PK\3\4....", "an archive"), (b"plain text", "other bytes"), (b"", "other bytes")):
+            path = files.put("x.jpg", data)
+            expect_error(run("predict", PATHS["overflow"], "-i", f"x={path}"), 1, path, "a .npy or .png file", f"found {kind}")
         archive = npz({"x": good}, zipfile.ZIP_DEFLATED)
         directory = archive.index(b"PK\1\2")
         damaged = {
@@ -271,6 +286,7 @@ def _():
         expect_error(run("predict"), 2, "PACKAGE")
         expect_error(run("predict", PATHS["overflow"], "-i", x), 2, "NAME=FILE.npy")
         expect_error(run("predict", PATHS["overflow"], "-i", f"={x}"), 2, "NAME=FILE.npy")
+        expect_error(run("predict", PATHS["overflow"], "-i", "x="), 2, "NAME=FILE.npy")
         expect_error(run("predict", PATHS["overflow"], "-i", "x=" + files.put("a.npz", npz({}))), 2, "archive")
         expect_error(run("predict", PATHS["overflow"], "-i", "x=/nonexistent.npy"), 1, "/nonexistent.npy")
         expect_error(run("predict", PATHS["overflow"], "-i", f"x={x}", "-i", f"x={x}"), 1, "'x'", "twice")
