@@ -324,14 +324,12 @@ TEG_INLINE void gemm_tile(const size_t mr, const bool wide, const bool halves, c
         for (size_t part = 0; part < (halves ? 2 : 1); part++) {
             const struct gemm_part *const p = &u->part[part];
             vi s[GEMM_MR][NV];
-            const vi p0 = (vi)f_load((const float *)(const void *)(p->pair + c));
-            const vi p1 = (vi)f_load((const float *)(const void *)(p->pair + c + VL));
             const vi start = (vi){0} + (far ? FAR_BITS : 0);
 #pragma GCC unroll 8
             for (size_t m = 0; m < mr; m++) {
                 const vi a = pair_of(group_of(rows, m, g), halves, part);
-                s[m][0] = v_dot_pair(start, p0, a);
-                s[m][1] = v_dot_pair(start, p1, a);
+                s[m][0] = v_dot_pair(start, (vi)f_load((const float *)(const void *)(p->pair + c)), a);
+                s[m][1] = v_dot_pair(start, (vi)f_load((const float *)(const void *)(p->pair + c + VL)), a);
             }
             const size_t quads = halves ? 4 : 8;
 #pragma GCC unroll 8
