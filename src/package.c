@@ -148,8 +148,9 @@ enum teg_status teg_package_names(const struct teg_mil_program *program, const s
     static const enum teg_raise_role roles[TEG_LM_ROLE_COUNT] = {
         [TEG_LM_TOKENS] = TEG_RAISE_TOKENS,      [TEG_LM_POSITIONS] = TEG_RAISE_POSITIONS,
         [TEG_LM_POSITION] = TEG_RAISE_POSITIONS, [TEG_LM_MASK] = TEG_RAISE_MASK,
-        [TEG_LM_WRITES] = TEG_RAISE_WRITES,      [TEG_LM_CACHE] = TEG_RAISE_CACHE,
-        [TEG_LM_LOGITS] = TEG_RAISE_LOGITS,      [TEG_LM_IGNORED] = TEG_RAISE_IGNORED,
+        [TEG_LM_KEEP] = TEG_RAISE_KEEP,          [TEG_LM_WRITES] = TEG_RAISE_WRITES,
+        [TEG_LM_CACHE] = TEG_RAISE_CACHE,        [TEG_LM_LOGITS] = TEG_RAISE_LOGITS,
+        [TEG_LM_IGNORED] = TEG_RAISE_IGNORED,
     };
     const size_t n = m->n_inputs + m->n_outputs;
     *options = (struct teg_raise_options){.function = m->functions.decode};

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Packages as people export them, from small random models of transformers, each with the logits that torch computes.
 
-    make_export_packages.py OUT      (needs torch, transformers and coremltools; tests/data/exports was made with 2.7, 4.57, 9.0)
+    make_export_packages.py OUT [NAME ...]     (needs torch, transformers and coremltools; tests/data/exports was made with 2.7, 4.57, 9.0)
 
 NAME.golden is int32 T and V, int32 [T] ids, float32 [T, V] logits. tests/unit/test_exports.c reads both. What is made
 here are the interfaces that have no sample of their own: no states, caches as inputs and outputs, sizes that are
@@ -97,10 +97,12 @@ class Stateful(Base):
         seen = torch.arange(CONTEXT)[None, :] <= position_ids[0][:, None]
         mask = ((1.0 - seen.to(torch.float32)) * LOWEST)[None, None]
 
-        def update(k, v, i):
-            self.k_cache[i:i + 1, :, first:first + n, :] = k
-            self.v_cache[i:i + 1, :, first:first + n, :] = v
-            return self.k_cache[i:i + 1], self.v_cache[i:i + 1]
+        outer = self
+
+        def update(keys, values, i):
+            outer.k_cache[i:i + 1, :, first:first + n, :] = keys
+            outer.v_cache[i:i + 1, :, first:first + n, :] = values
+            return outer.k_cache[i:i + 1], outer.v_cache[i:i + 1]
 
         return self.run(input_ids, mask, position_ids, CallerCache(update, CONTEXT))
 
@@ -164,10 +166,12 @@ def interfaces():
     yield "layer_norm", "gpt2", Whole, *whole, None, [], ct.target.iOS16, half
 
 
-def main(out):
+def main(out, only):
     out.mkdir(parents=True, exist_ok=True)
     ids = np.random.RandomState(3).randint(3, V, N).astype(np.int32)
     for name, architecture, kind, inputs, example, states, more, target, precision in interfaces():
+        if only and name not in only:
+            continue
         model = random_model(architecture)
         with torch.no_grad():
             logits = model(torch.tensor(ids[None].astype(np.int64))).logits[0].numpy()
@@ -186,6 +190,6 @@ def main(out):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
+    if len(sys.argv) < 2:
         sys.exit(__doc__)
-    main(pathlib.Path(sys.argv[1]))
+    main(pathlib.Path(sys.argv[1]), sys.argv[2:])

@@ -180,6 +180,25 @@ void teg_raise_define(struct raiser *r, teg_mil_var_id var, const struct meaning
     r->meanings[var] = m;
 }
 
+/* Whole numbers, 1 for each token there is: [1, slots]. */
+static bool is_keep_input(const struct raiser *r, const struct teg_mil_var *v)
+{
+    const enum teg_raise_role role = teg_raise_role_of(r, v->name);
+    const bool by_name = role == TEG_RAISE_BY_NAME && teg_raise_name_has(v->name, "mask");
+    return is_integers(&v->type) && v->type.rank >= 1 && v->type.rank <= 2 && (by_name || role == TEG_RAISE_KEEP);
+}
+
+/* A caller here has no padding: all of them are seen. */
+static void keep_input(struct raiser *r, struct meaning *m, const struct teg_mil_type *type)
+{
+    const int64_t n = type->dims[type->rank - 1];
+    const struct factor slots = {AXIS_SLOTS, n == TEG_MIL_UNKNOWN ? teg_raise_used(r) : teg_amount(n), 0};
+    *m = (struct meaning){.kind = VISIBLE};
+    if ((type->rank == 2 && (type->dims[0] != 1 || !teg_view_add_dim(&m->view, NULL, 0))) ||
+        !teg_view_add_dim(&m->view, &slots, 1))
+        teg_raise_no(r, m, "expected a mask [1, slots] of ones, found another shape");
+}
+
 /* Ids come first: all other shapes are understood by their T. */
 static const char *find_ids(struct raiser *r)
 {
@@ -188,7 +207,7 @@ static const char *find_ids(struct raiser *r)
         const struct teg_mil_var *const v = &r->program->vars[block->inputs[i]];
         const enum teg_raise_role role = teg_raise_role_of(r, v->name);
         if (!is_integers(&v->type) || (role == TEG_RAISE_BY_NAME && teg_raise_name_has(v->name, "pos")) ||
-            (role != TEG_RAISE_BY_NAME && role != TEG_RAISE_TOKENS))
+            (role != TEG_RAISE_BY_NAME && role != TEG_RAISE_TOKENS) || is_keep_input(r, v))
             continue;
         if (r->tokens_var != TEG_MIL_NO_VAR)
             return "inputs: expected one integer input for token ids (positions have \"pos\" in their names), found "
@@ -249,7 +268,9 @@ static const char *read_inputs(struct raiser *r)
             continue;
         if (id == r->tokens_var)
             counted_input(r, &m, TOKENS, &v->type);
-        else if (is_integers(&v->type)) {
+        else if (is_keep_input(r, v)) {
+            keep_input(r, &m, &v->type);
+        } else if (is_integers(&v->type)) {
             counted_input(r, &m, POSITIONS, &v->type);
         } else if (teg_raise_is_cache_input(r, v)) {
             teg_raise_cache_input(r, &m, id);
@@ -294,6 +315,8 @@ static const char *const required[][4] = {
     {"read_state", "input"},
     {"slice_update", "x", "update"},
     {"scatter_nd", "data", "indices", "updates"},
+    {"scatter", "data", "indices", "updates"},
+    {"scatter_along_axis", "data", "indices", "updates"},
     {"scaled_dot_product_attention", "query", "key", "value"},
     {"range_1d", "start", "end", "step"},
     {"concat", "values"},
@@ -302,9 +325,9 @@ static const char *const required[][4] = {
     {"slice_by_size", "x", "begin", "size"},
     {"fill", "shape", "value"},
 };
-static const char *const binary[] = {"add",   "sub",         "mul",        "real_div", "floor_div",
-                                     "pow",   "less",        "less_equal", "greater",  "greater_equal",
-                                     "equal", "logical_and", "maximum",    "minimum"};
+static const char *const binary[] = {"add",   "sub",       "mul",         "real_div", "floor_div",
+                                     "pow",   "less",      "less_equal",  "greater",  "greater_equal",
+                                     "equal", "not_equal", "logical_and", "maximum",  "minimum"};
 
 static bool has(const struct teg_mil_op *op, const char *name)
 {

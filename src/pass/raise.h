@@ -29,6 +29,7 @@ enum teg_raise_role {
     TEG_RAISE_TOKENS,
     TEG_RAISE_POSITIONS, /* P … P + T - 1, or P */
     TEG_RAISE_MASK,
+    TEG_RAISE_KEEP,   /* 1 for each token there is */
     TEG_RAISE_WRITES, /* 1 where the call writes */
     TEG_RAISE_CACHE,
     TEG_RAISE_LOGITS,

@@ -106,6 +106,8 @@ enum kind {
     SQUARES,
     MEANS,
     MEANS_EPS,
+    SUMS,    /* of squares, plus eps */
+    ROOTS,   /* gain · sqrt(mean + eps) */
     INVERSE, /* of rows a: x², mean, mean + eps, 1/sqrt(mean + eps) */
     NORMED,  /* rows a / sqrt(mean + eps) */
     DOUBLED,
@@ -397,6 +399,8 @@ bool teg_raise_join_partial(struct raiser *r, struct meaning *m, const struct me
 bool teg_raise_angles(struct raiser *r, struct meaning *m, const struct meaning *x, const struct meaning *y);
 /* Attention in tiles (raise_tile.c). */
 bool teg_raise_tile_binary(struct raiser *r, struct meaning *m, const struct meaning *a, const struct meaning *b);
+/* The sum of squares (raise_math.c). False: it is none. */
+bool teg_raise_sum_squares(struct raiser *r, struct meaning *m, const struct meaning *x);
 bool teg_raise_tile_reduce(struct raiser *r, struct meaning *m, const struct meaning *x);
 /* Weights or raised scores times the values v, seen as [..., slots, K]. */
 void teg_raise_weigh(struct raiser *r, struct meaning *m, const struct meaning *w, const struct meaning *v);

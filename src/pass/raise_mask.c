@@ -104,6 +104,41 @@ static bool as_position(const struct raiser *r, const struct meaning *x, struct 
     return true;
 }
 
+static void toggle(struct meaning *m, const struct meaning *x)
+{
+    *m = *x;
+    m->kind = x->kind == VISIBLE ? HIDDEN : VISIBLE;
+}
+
+/* Ones and zeros compared with one of the two. */
+static void compare_ones(struct raiser *r, struct meaning *m, const struct meaning *x, float number)
+{
+    static const struct {
+        const char *type;
+        float number;
+        bool same;
+    } rows[] = {{"equal", 0, false},  {"equal", 1, true}, {"not_equal", 0, true},    {"not_equal", 1, false},
+                {"greater", 0, true}, {"less", 1, false}, {"greater_equal", 1, true}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (strcmp(r->op->type, rows[i].type) == 0 && rows[i].number == number) {
+            if (rows[i].same)
+                *m = *x;
+            else
+                toggle(m, x);
+            return;
+        }
+    teg_raise_no(r, m, "expected a mask compared with 0 or 1, found another number");
+}
+
+static void rule_not(struct raiser *r, struct meaning *m)
+{
+    const struct meaning *const x = teg_raise_arg(r, "x");
+    if (x->kind == VISIBLE || x->kind == HIDDEN)
+        toggle(m, x);
+    else
+        teg_raise_no(r, m, "expected a mask, found another value");
+}
+
 static void rule_compare(struct raiser *r, struct meaning *m)
 {
     const struct meaning *const a = teg_raise_arg(r, "x"), *const b = teg_raise_arg(r, "y");
@@ -114,6 +149,10 @@ static void rule_compare(struct raiser *r, struct meaning *m)
     const bool ints = strcmp(r->op->type, "equal") == 0 || teg_raise_scalar(r, b, &zero);
     if (ints && teg_raise_int_binary(r, m, a, b))
         return;
+    if ((a->kind == VISIBLE || a->kind == HIDDEN) && teg_raise_scalar(r, b, &zero)) {
+        compare_ones(r, m, a, zero);
+        return;
+    }
     if (guards && strcmp(r->op->type, "greater_equal") == 0 && teg_raise_scalar(r, b, &zero) && zero == 0) {
         *m = *a;
         m->kind = NOT_NEGATIVE;
@@ -241,6 +280,11 @@ static void rule_clamp(struct raiser *r, struct meaning *m)
         b = other;
     }
     const bool guards = a->kind == TOKENS || (a->kind == POSITIONS && is_max);
+    if (a->kind == ROOTS && is_max && teg_raise_scalar(r, b, &bound) && bound >= 0 && bound <= 1e-3f) {
+        *m = *a; /* a row of zeros stays one */
+        m->eps += bound / a->gain * (bound / a->gain);
+        return;
+    }
     if (!teg_raise_scalar(r, b, &bound) || (!guards && !(a->kind == MAXIMA && is_max && bound >= 0)) ||
         (guards && is_max && (bound > 0 || a->add)) || (guards && !is_max && !(bound >= 0 && bound < 16777216))) {
         teg_raise_no(r, m, "expected ids or positions, not below 0, or the largest of |x|, found another clamp");
@@ -299,9 +343,7 @@ bool teg_raise_mask_binary(struct raiser *r, struct meaning *m, const struct mea
 }
 
 const struct teg_raise_row teg_raise_mask_rows[] = {
-    {"less", rule_compare},    {"less_equal", rule_compare},
-    {"greater", rule_compare}, {"greater_equal", rule_compare},
-    {"equal", rule_compare},   {"logical_and", rule_and},
-    {"select", rule_select},   {"maximum", rule_clamp},
-    {"minimum", rule_clamp},   {NULL, NULL},
+    {"less", rule_compare},  {"less_equal", rule_compare}, {"greater", rule_compare}, {"greater_equal", rule_compare},
+    {"equal", rule_compare}, {"not_equal", rule_compare},  {"logical_not", rule_not}, {"logical_and", rule_and},
+    {"select", rule_select}, {"maximum", rule_clamp},      {"minimum", rule_clamp},   {NULL, NULL},
 };

@@ -173,15 +173,19 @@ static void squares(struct raiser *r, struct meaning *m, const struct meaning *x
     m->view = x->view;
 }
 
+static void rule_sqrt(struct raiser *r, struct meaning *m);
 static void rule_pow(struct raiser *r, struct meaning *m)
 {
     const struct meaning *const x = teg_raise_arg(r, "x"), *const y = teg_raise_arg(r, "y");
     if (is_number(r, y, 2))
         squares(r, m, x);
-    else if (x->kind == MEANS_EPS && is_number(r, y, -0.5f)) {
+    else if ((x->kind == MEANS_EPS || x->kind == MEANS) && is_number(r, y, -0.5f)) {
         *m = *x;
         m->kind = INVERSE;
-    } else
+        m->gain = 1;
+    } else if ((x->kind == MEANS_EPS || x->kind == MEANS || x->kind == SUMS) && is_number(r, y, 0.5f))
+        rule_sqrt(r, m);
+    else
         teg_raise_no(r, m, "expected a square, found another power");
 }
 
@@ -244,18 +248,87 @@ static void rule_reduce_mean(struct raiser *r, struct meaning *m)
     m->view = x->view;
 }
 
+bool teg_raise_sum_squares(struct raiser *r, struct meaning *m, const struct meaning *x)
+{
+    const struct factor *const f = x->kind == SQUARES ? reduced(r, x) : NULL;
+    if (f)
+        *m = (struct meaning){.kind = SUMS, .a = x->a, .group = (uint32_t)f->size.n, .view = x->view};
+    return f != NULL;
+}
+
+/* Of rows that an op squares and adds up itself; its root where `is_root`. */
+static void sum_rows(struct raiser *r, struct meaning *m, bool is_root)
+{
+    const struct meaning *const x = teg_raise_arg(r, "x");
+    const struct factor *const f = x->kind == ROWS || x->kind == BY_MAX ? reduced(r, x) : NULL;
+    if (!f) {
+        teg_raise_no(r, m, "expected the columns of a row or a head, as a dimension that is kept, found another value");
+        return;
+    }
+    *m = (struct meaning){.kind = is_root ? ROOTS : SUMS, .a = x, .group = (uint32_t)f->size.n, .view = x->view};
+    m->gain = sqrtf((float)m->group);
+}
+
+static void rule_sum_square(struct raiser *r, struct meaning *m)
+{
+    sum_rows(r, m, false);
+}
+
+static void rule_l2_norm(struct raiser *r, struct meaning *m)
+{
+    sum_rows(r, m, true);
+}
+
+static void rule_sqrt(struct raiser *r, struct meaning *m)
+{
+    const struct meaning *const x = teg_raise_arg(r, "x");
+    if (x->kind != MEANS && x->kind != MEANS_EPS && x->kind != SUMS) {
+        teg_raise_no(r, m, "expected the mean of squares, found another value");
+        return;
+    }
+    *m = *x;
+    m->kind = ROOTS;
+    m->gain = x->kind == SUMS ? sqrtf((float)x->group) : 1;
+    m->eps = x->kind == SUMS ? x->eps / (float)x->group : x->eps;
+}
+
 static void rule_rsqrt(struct raiser *r, struct meaning *m)
 {
     const struct meaning *const x = teg_raise_arg(r, "x");
     float eps = 1e-12f;
-    if (x->kind != MEANS && x->kind != MEANS_EPS) {
+    if (x->kind != MEANS && x->kind != MEANS_EPS && x->kind != SUMS) {
         teg_raise_no(r, m, "expected the mean of squares, found another value");
         return;
     }
     (void)teg_raise_scalar(r, teg_raise_arg(r, "epsilon"), &eps);
     *m = *x;
     m->kind = INVERSE;
-    m->eps += eps;
+    m->gain = x->kind == SUMS ? 1 / sqrtf((float)x->group) : 1;
+    m->eps = x->kind == SUMS ? (x->eps + eps) / (float)x->group : x->eps + eps;
+}
+
+/* 1 / ROOTS */
+static void rule_inverse(struct raiser *r, struct meaning *m)
+{
+    const struct meaning *const x = teg_raise_arg(r, "x");
+    if (x->kind != ROOTS) {
+        teg_raise_no(r, m, "expected the root of the mean of squares, found another value");
+        return;
+    }
+    *m = *x;
+    m->kind = INVERSE;
+    m->gain = 1 / x->gain;
+}
+
+/* Rows over the root of their own mean square. */
+static void normed(struct meaning *m, const struct meaning *rows, const struct meaning *inverse, float gain)
+{
+    *m = *rows;
+    m->kind = NORMED;
+    m->by_max = rows->kind == BY_MAX;
+    m->eps = inverse->eps;
+    m->group = inverse->group;
+    m->gain = gain;
 }
 
 static void rule_layer_norm(struct raiser *r, struct meaning *m)
@@ -307,6 +380,7 @@ static void weighted_norm(struct raiser *r, struct meaning *m, const struct mean
     const teg_value_id out = teg_raise_emit(r, &op);
     teg_raise_rows(m, out, teg_view_width(&x->view), &x->view);
     m->last = x->last;
+    m->scale = x->gain > 0 && fabsf(x->gain - 1) > 1e-6f ? x->gain : 1;
 }
 
 /* ---- activations ---- */
@@ -475,14 +549,17 @@ static void multiply_rows(struct raiser *r, struct meaning *m, const struct mean
         return;
     } else if (a->kind == TANH && teg_raise_scalar(r, b, &s) && s > 0)
         softcap(r, m, a, s);
-    else if (a->kind == NORMED && b->kind == CONSTANT)
+    else if (a->kind == NORMED && b->kind == CONSTANT && !teg_raise_scalar(r, b, &s))
         weighted_norm(r, m, a, b);
-    else if (b->kind == INVERSE && a->kind == b->a->kind && same_rows(a, b->a)) {
+    else if (b->kind == INVERSE && a->kind == b->a->kind && same_rows(a, b->a))
+        normed(m, a, b, b->gain);
+    else if (a->kind == NORMED && teg_raise_scalar(r, b, &s) && s > 0) {
         *m = *a;
-        m->kind = NORMED;
-        m->by_max = a->kind == BY_MAX;
-        m->eps = b->eps;
-        m->group = b->group;
+        m->gain = (a->gain > 0 ? a->gain : 1) * s;
+    } else if (a->kind == SUMS && teg_raise_scalar(r, b, &s) && fabsf(s * (float)a->group - 1) < 1e-3f) {
+        *m = *a;
+        m->kind = MEANS_EPS;
+        m->eps = a->eps * s;
     } else if (a->kind == ROWS && b->kind == SIGMOID) {
         struct meaning *const x = rows_in(r, b);
         if (x && same_rows(a, x)) {
@@ -524,15 +601,15 @@ static void rule_add(struct raiser *r, struct meaning *m)
         teg_raise_score_binary(r, m, a, b) || teg_raise_rope_binary(r, m, a, b) || teg_raise_guard_binary(r, m, a, b) ||
         teg_raise_layer_binary(r, m, a, b))
         return;
-    if (b->kind == MEANS) {
+    if (b->kind == MEANS || b->kind == MEANS_EPS || b->kind == SUMS) {
         const struct meaning *const other = a;
         a = b;
         b = other;
     }
-    if (a->kind == MEANS && teg_raise_scalar(r, b, &eps)) {
+    if ((a->kind == MEANS || a->kind == MEANS_EPS || a->kind == SUMS) && teg_raise_scalar(r, b, &eps) && eps >= 0) {
         *m = *a;
-        m->kind = MEANS_EPS;
-        m->eps = eps;
+        m->kind = a->kind == MEANS ? MEANS_EPS : a->kind;
+        m->eps += eps;
     } else if (a->kind == ROWS && b->kind == ROWS)
         two_rows(r, m, a, b, &(struct teg_op){.kind = TEG_OP_ADD});
     else if ((a->kind == ERF && is_number(r, b, 1)) || (b->kind == ERF && is_number(r, a, 1))) {
@@ -564,6 +641,22 @@ static void rule_div(struct raiser *r, struct meaning *m)
         m->group = b->group;
         return;
     }
+    if (b->kind == ROOTS && a->kind == b->a->kind && same_rows(a, b->a)) {
+        normed(m, a, b, 1 / b->gain);
+        return;
+    }
+    if (a->kind == SUMS && teg_raise_scalar(r, b, &s) && fabsf((float)a->group / s - 1) < 1e-3f) {
+        *m = *a;
+        m->kind = MEANS_EPS;
+        m->eps = a->eps / s;
+        return;
+    }
+    if (b->kind == ROOTS && is_number(r, a, 1)) {
+        *m = *b;
+        m->kind = INVERSE;
+        m->gain = 1 / b->gain;
+        return;
+    }
     const bool scales = a->kind == ROWS || a->kind == SCORES;
     if (scales && teg_raise_scalar(r, b, &s) && s != 0) {
         *m = *a;
@@ -580,6 +673,10 @@ const struct teg_raise_row teg_raise_math_rows[] = {
     {"square", rule_square},
     {"reduce_mean", rule_reduce_mean},
     {"rsqrt", rule_rsqrt},
+    {"sqrt", rule_sqrt},
+    {"inverse", rule_inverse},
+    {"reduce_sum_square", rule_sum_square},
+    {"reduce_l2_norm", rule_l2_norm},
     {"layer_norm", rule_layer_norm},
     {"abs", rule_abs},
     {"reduce_max", rule_reduce_max},

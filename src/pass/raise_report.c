@@ -24,6 +24,8 @@ static const char *input_text(const struct raiser *r, teg_mil_var_id id)
         return teg_view_has(&m->view, AXIS_TOKENS) ? "positions P … P + T - 1" : "P, the tokens before this call";
     if (m->kind == STATE || m->kind == PAST)
         return "keys or values, the output of the call before; kept here";
+    if (m->kind == VISIBLE)
+        return "1 for each token there is";
     if (m->kind == WRITTEN)
         return "1 where the call writes";
     if (m->kind == COSINES || m->kind == SINES)

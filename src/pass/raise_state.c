@@ -208,12 +208,47 @@ static void rule_scatter_nd(struct raiser *r, struct meaning *m)
         teg_raise_no(r, m, "expected this call's rows put at their positions in a layer, found another scatter");
 }
 
+/* A cache that is an input of its own is a layer as it comes. */
+static const struct meaning *as_layer(struct raiser *r, const struct meaning *x)
+{
+    struct amount begin[TEG_MIL_MAX_RANK], end[TEG_MIL_MAX_RANK];
+    const bool squeeze[TEG_MIL_MAX_RANK] = {false};
+    if (x->kind != STATE || !r->states[x->state].is_input)
+        return x;
+    struct meaning *const layer = teg_raise_alloc(r, 1, sizeof *layer);
+    for (uint32_t d = 0; d < TEG_MIL_MAX_RANK; d++)
+        begin[d] = teg_amount(0);
+    state_sizes(type_of(r, x->state), end);
+    return layer && old_layer(r, layer, x, begin, end, squeeze) ? layer : x;
+}
+
+/* Along one dimension, by positions of its own or repeated for each element. */
+static void rule_scatter(struct raiser *r, struct meaning *m)
+{
+    const struct meaning *const data = as_layer(r, teg_raise_arg(r, "data")),
+                                *const indices = teg_raise_arg(r, "indices"),
+                                *const updates = teg_raise_arg(r, "updates");
+    int64_t axis = 0;
+    uint32_t n;
+    if (teg_raise_arg(r, "axis"))
+        (void)teg_raise_numbers(r, "axis", &axis, 1, &n);
+    axis = axis < 0 ? axis + data->view.rank : axis;
+    const struct factor *const f = axis >= 0 ? teg_view_single(&updates->view, (uint32_t)axis) : NULL;
+    const bool by_position =
+        indices->kind == POSITIONS && indices->add == 0 && teg_view_has(&indices->view, AXIS_TOKENS);
+    if (data->kind == OLD_LAYER && by_position && f && f->axis == AXIS_TOKENS &&
+        teg_raise_string_is(r, "mode", "update"))
+        replace_rows(r, m, data, updates, &updates->view);
+    else
+        teg_raise_no(r, m, "expected this call's rows put at their positions in a layer, found another scatter");
+}
+
 static void rule_reduce_sum(struct raiser *r, struct meaning *m)
 {
     const struct meaning *const x = teg_raise_arg(r, "x");
     int64_t axis;
     uint32_t n;
-    if (teg_raise_tile_reduce(r, m, x))
+    if (teg_raise_tile_reduce(r, m, x) || teg_raise_sum_squares(r, m, x))
         return;
     const bool good = x->kind == ONE_HOT && teg_raise_numbers(r, "axes", &axis, 1, &n) && n == 1 &&
                       teg_raise_bool(r, "keep_dims", false) && x->view.rank == 2 && (axis == -1 || axis == 1) &&
@@ -259,7 +294,7 @@ bool teg_raise_layer_binary(struct raiser *r, struct meaning *m, const struct me
 {
     const char *const type = r->op->type;
     const bool swap = strcmp(type, "sub") != 0 && (a->kind == UNTOUCHED || a->kind == SPREAD || a->kind == WRITTEN);
-    const struct meaning *const x = swap ? b : a, *const y = swap ? a : b;
+    const struct meaning *const x = as_layer(r, swap ? b : a), *const y = swap ? a : b;
     float one;
     if (strcmp(type, "sub") == 0 && y->kind == WRITTEN && teg_raise_scalar(r, x, &one) && one == 1) {
         *m = *y;
@@ -600,6 +635,8 @@ const struct teg_raise_row teg_raise_state_rows[] = {
     {"write_state", rule_write_state},
     {"slice_update", rule_slice_update},
     {"scatter_nd", rule_scatter_nd},
+    {"scatter", rule_scatter},
+    {"scatter_along_axis", rule_scatter},
     {"reduce_sum", rule_reduce_sum},
     {"slice_by_size", rule_slice_by_size},
     {NULL, NULL},

@@ -8,7 +8,16 @@
 #include "unit/format_test.h"
 
 enum lm_embedding { LM_GATHER, LM_GATHER_GUARDED, LM_GATHER_LESS, LM_GATHER_CLAMPED, LM_GATHER_ND, LM_EMBEDDINGS };
-enum lm_norm { LM_NORM_POW, LM_NORM_MUL, LM_NORM_DOUBLED, LM_NORM_BY_MAX, LM_NORMS };
+enum lm_norm {
+    LM_NORM_POW,
+    LM_NORM_MUL,
+    LM_NORM_DOUBLED,
+    LM_NORM_BY_MAX,
+    LM_NORM_SQRT, /* x / sqrt(mean + eps) */
+    LM_NORM_SUM,  /* 1 / sqrt(sum / n + eps) */
+    LM_NORM_L2,   /* x / max(|x|, eps), times a number */
+    LM_NORMS
+};
 enum lm_rope {
     LM_ROPE_NONE,
     LM_ROPE_ANGLES,       /* computed; [-second, first] */
@@ -308,15 +317,39 @@ static inline void lm_norm(struct lm_text *t, const char *y, const char *x, cons
         (void)snprintf(scaled, sizeof scaled, "%s_by", y);
         from = scaled;
     }
+    if (form == LM_NORM_L2) {
+        lm_line(t,
+                "tensor<fp32, [%s, 1]> %s_l2 = reduce_l2_norm(x = %s, axes = tensor<int32, [1]>([-1]), keep_dims = "
+                "bool(true));",
+                one, y, x);
+        lm_line(t, "tensor<fp32, [%s, 1]> %s_most = maximum(x = %s_l2, y = fp32(1e-6));", one, y, y);
+        lm_line(t, "tensor<fp32, [%s, %u]> %s_u = real_div(x = %s, y = %s_most);", type, n, y, x, y);
+        lm_line(t, "tensor<fp32, [%s, %u]> %s_n = mul(x = %s_u, y = fp32(%.9g));", type, n, y, y, 0.9 * sqrt(n));
+        lm_line(t, "tensor<fp32, [%s, %u]> %s = mul(x = %s, y = %s_n);", type, n, y, weight, y);
+        return;
+    }
     lm_line(t,
             form == LM_NORM_MUL ? "tensor<fp32, [%s, %u]> %s_sq = mul(x = %s, y = %s);"
                                 : "tensor<fp32, [%s, %u]> %s_sq = pow(x = %s, y = fp32(2));",
             type, n, y, from, from);
-    lm_line(t,
-            "tensor<fp32, [%s, 1]> %s_mean = reduce_mean(x = %s_sq, axes = tensor<int32, [1]>([-1]), keep_dims = "
-            "bool(true));",
-            one, y, y);
+    if (form == LM_NORM_SUM) {
+        lm_line(t,
+                "tensor<fp32, [%s, 1]> %s_sum = reduce_sum(x = %s_sq, axes = tensor<int32, [1]>([-1]), keep_dims = "
+                "bool(true));",
+                one, y, y);
+        lm_line(t, "tensor<fp32, [%s, 1]> %s_mean = mul(x = %s_sum, y = fp32(%.9g));", one, y, y, 1.0 / n);
+    } else
+        lm_line(t,
+                "tensor<fp32, [%s, 1]> %s_mean = reduce_mean(x = %s_sq, axes = tensor<int32, [1]>([-1]), keep_dims = "
+                "bool(true));",
+                one, y, y);
     lm_line(t, "tensor<fp32, [%s, 1]> %s_me = add(x = %s_mean, y = fp32(0.01));", one, y, y);
+    if (form == LM_NORM_SQRT) {
+        lm_line(t, "tensor<fp32, [%s, 1]> %s_root = sqrt(x = %s_me);", one, y, y);
+        lm_line(t, "tensor<fp32, [%s, %u]> %s_n = real_div(x = %s, y = %s_root);", type, n, y, from, y);
+        lm_line(t, "tensor<fp32, [%s, %u]> %s = mul(x = %s, y = %s_n);", type, n, y, weight, y);
+        return;
+    }
     lm_line(t,
             form == LM_NORM_MUL ? "tensor<fp32, [%s, 1]> %s_inv = pow(x = %s_me, y = fp32(-0.5));"
                                 : "tensor<fp32, [%s, 1]> %s_inv = rsqrt(x = %s_me, epsilon = fp32(1e-12));",

@@ -50,7 +50,9 @@ static void check_graph(const struct lm_form *f, const struct teg_graph *g)
     assert_int_equal(count(g, TEG_OP_GLU), n);
     assert_int_equal(count(g, TEG_OP_ADD), 2 * n);
     assert_int_equal(count(g, TEG_OP_LM_HEAD), 1);
-    assert_int_equal(g->n_ops, 1 + 2 * n + 1 + (f->head_norms ? 2 * n : 0) + 7 * n + n_ropes + 5 * n + 1 + f->softcap);
+    const uint32_t n_norms = 2 * n + 1 + (f->head_norms ? 2 * n : 0);
+    assert_int_equal(count(g, TEG_OP_SCALE), f->norm == LM_NORM_L2 ? n_norms : 0);
+    assert_int_equal(g->n_ops - count(g, TEG_OP_SCALE), 1 + n_norms + 7 * n + n_ropes + 5 * n + 1 + f->softcap);
     if (n_ropes) {
         const struct teg_op *const rope = first(g, TEG_OP_ROPE);
         assert_int_equal(rope->attr.rope.head_width, f->head_width);
