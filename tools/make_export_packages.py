@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Packages as people export them, from small random models of transformers, each with the logits that torch computes.
 
-    make_export_packages.py OUT [NAME ...]     (needs torch, transformers and coremltools; tests/data/exports was made with 2.7, 4.57, 9.0)
+    make_export_packages.py OUT [NAME ...]
+
+Needs torch, transformers and coremltools; tests/data/exports was made with 2.7, 4.57 and 9.0.
 
 NAME.golden is int32 T and V, int32 [T] ids, float32 [T, V] logits. tests/unit/test_exports.c reads both. What is made
 here are the interfaces that have no sample of their own: no states, caches as inputs and outputs, sizes that are
@@ -70,7 +72,9 @@ class Base(torch.nn.Module):
         self.model = model
 
     def run(self, ids, mask, positions, cache=None):
-        kept = dict(past_key_values=cache, use_cache=True, cache_position=positions[0]) if cache else {"use_cache": False}
+        kept = {"use_cache": False}
+        if cache is not None:  # an empty cache is false
+            kept = dict(past_key_values=cache, use_cache=True, cache_position=positions[0])
         return self.model(input_ids=ids, attention_mask=mask, position_ids=positions, **kept).logits
 
 
@@ -116,7 +120,8 @@ class Growing(Base):
             new[1].append(torch.cat([past_values[i], v], dim=2))
             return new[0][-1], new[1][-1]
 
-        logits = self.run(input_ids, causal_mask, torch.arange(before, before + n)[None], CallerCache(update, before + n))
+        positions = torch.arange(before, before + n)[None]
+        logits = self.run(input_ids, causal_mask, positions, CallerCache(update, before + n))
         return logits, torch.stack(new[0]), torch.stack(new[1])
 
 
@@ -177,7 +182,8 @@ def main(out, only):
             logits = model(torch.tensor(ids[None].astype(np.int64))).logits[0].numpy()
             traced = torch.jit.trace(kind(model).eval(), example, check_trace=False)
         dtype = np.float32 if precision == ct.precision.FLOAT32 else np.float16
-        package = ct.convert(traced, inputs=inputs, outputs=[ct.TensorType(name=n, dtype=dtype) for n in ["logits"] + more],
+        outputs = [ct.TensorType(name=n, dtype=dtype) for n in ["logits"] + more]
+        package = ct.convert(traced, inputs=inputs, outputs=outputs,
                              minimum_deployment_target=target, compute_precision=precision, skip_model_load=True,
                              compute_units=ct.ComputeUnit.CPU_ONLY, **({"states": states} if states else {}))
         shutil.rmtree(out / f"{name}.mlpackage", ignore_errors=True)
