@@ -126,9 +126,8 @@ static enum teg_status fail_shape(const struct call *c, const struct teg_mil_fea
             snprintf(shapes + used, sizeof shapes - used, "%s%s", i ? ", " : "", teg_shape_text(f->rank, dims).text);
         used = n < 0 ? sizeof shapes : used + (size_t)n;
     }
-    FAIL(c->err, TEG_ERR_ARGUMENT,
-         "cannot predict: input '%.80s': expected one of the shapes %s, found %s; %s", f->name, shapes,
-         teg_value_shape_text(v).text, is_image ? "resize the image" : "pad the input");
+    FAIL(c->err, TEG_ERR_ARGUMENT, "cannot predict: input '%.80s': expected one of the shapes %s, found %s; %s",
+         f->name, shapes, teg_value_shape_text(v).text, is_image ? "resize the image" : "pad the input");
 }
 
 /* Images too, with dims H, W. */

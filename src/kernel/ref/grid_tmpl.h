@@ -81,6 +81,12 @@ static void gemm_f32(const struct teg_grid_gemm_args *g)
     size_t n = 0;
     for (; n + GEMM_NV * VL <= g->n; n += GEMM_NV * VL)
         gemm_strip(GEMM_NV, false, g, n, VL);
+#if GEMM_NV > 2
+    if (n + 2 * VL <= g->n) {
+        gemm_strip(2, false, g, n, VL);
+        n += 2 * VL;
+    }
+#endif
     for (; n + VL <= g->n; n += VL)
         gemm_strip(1, false, g, n, VL);
     if (n < g->n)
