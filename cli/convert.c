@@ -2,7 +2,6 @@
  *
  * The result on standard output is a line for each weight (or one JSON document); it is printed when the package is
  * whole, so a failure prints no half table. */
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -356,7 +355,6 @@ static int write_package(const struct convert_args *args, const char *input, str
     o->progress_ctx = &progress;
     o->on_weight = keep_weight;
     o->on_weight_ctx = &rows;
-    (void)signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes is an error to report, not a death */
     const enum teg_status status = teg_convert(input, args->output, o, &report, &err);
     cli_progress_end(&progress);
     if (status != TEG_OK)

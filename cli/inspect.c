@@ -78,11 +78,14 @@ static size_t collect_facts(const struct teg_model_info *info, struct fact facts
     return CLI_COUNT(all);
 }
 
-static void print_facts(struct cli_output *output, const struct teg_model *model)
+/* refusal: why the model cannot run, or "". */
+static void print_facts(struct cli_output *output, const struct teg_model *model, const char *refusal)
 {
     struct fact facts[n_facts_max];
     const size_t n = collect_facts(teg_model_info(model), facts);
     for (size_t i = 0; i < n; i++) {
+        if (*refusal && strcmp(facts[i].key, "mode") == 0)
+            continue;
         if (facts[i].text) {
             (void)cli_output_name(output, facts[i].label, 20);
             (void)cli_output_name(output, facts[i].text, 0);
@@ -92,9 +95,15 @@ static void print_facts(struct cli_output *output, const struct teg_model *model
     }
     (void)cli_output_printf(output, "%-20s%zu\n", "metadata entries", teg_model_metadata_count(model));
     (void)cli_output_printf(output, "%-20s%zu\n", "weights", teg_model_weight_count(model));
+    if (*refusal) {
+        (void)cli_output_name(output, "runs", 20);
+        (void)cli_output_name(output, "no: ", 0);
+        (void)cli_output_name(output, refusal, 0);
+        (void)cli_output_write(output, "\n", 1);
+    }
 }
 
-static void json_facts(json_t *document, const struct teg_model *model)
+static void json_facts(json_t *document, const struct teg_model *model, const char *refusal)
 {
     struct fact facts[n_facts_max];
     const size_t n = collect_facts(teg_model_info(model), facts);
@@ -104,6 +113,7 @@ static void json_facts(json_t *document, const struct teg_model *model)
                                           : cli_json_u64(facts[i].number));
     json_object_set_new(document, "n_metadata", cli_json_u64(teg_model_metadata_count(model)));
     json_object_set_new(document, "n_weights", cli_json_u64(teg_model_weight_count(model)));
+    json_object_set_new(document, "refusal", *refusal ? cli_json_text(refusal, strlen(refusal)) : json_null());
 }
 
 /* ---- metadata ---- */
@@ -241,13 +251,13 @@ static int json_dump_lines(json_t *document, const struct teg_model *model, enum
     return CLI_DONE;
 }
 
-static int print_all(const struct inspect_args *args, const struct teg_model *model)
+static int print_all(const struct inspect_args *args, const struct teg_model *model, const char *refusal)
 {
     static struct cli_output output;
     (void)cli_output_open(&output, NULL);
     int code = CLI_DONE;
     if (!args->metadata && !args->weights && !args->ops && !args->plan)
-        print_facts(&output, model);
+        print_facts(&output, model, refusal);
     if (args->metadata)
         code = print_metadata(&output, model);
     if (code == CLI_DONE && args->weights)
@@ -260,11 +270,11 @@ static int print_all(const struct inspect_args *args, const struct teg_model *mo
     return code != CLI_DONE ? code : closed;
 }
 
-static int json_all(const struct inspect_args *args, const struct teg_model *model)
+static int json_all(const struct inspect_args *args, const struct teg_model *model, const char *refusal)
 {
     json_t *document = json_object();
     int code = CLI_DONE;
-    json_facts(document, model);
+    json_facts(document, model, refusal);
     if (args->metadata)
         code = json_metadata(document, model);
     if (code == CLI_DONE && args->weights)
@@ -279,7 +289,9 @@ static int json_all(const struct inspect_args *args, const struct teg_model *mod
     return code;
 }
 
-static int open_model(const char *path, const struct inspect_args *args, struct teg_model **model)
+/* `refusal` is filled where the model can be shown but not run. */
+static int open_model(const char *path, const struct inspect_args *args, struct teg_model **model,
+                      struct teg_error *refusal)
 {
     struct teg_error err = {0};
     const bool needs_graph = args->ops || args->plan;
@@ -287,8 +299,11 @@ static int open_model(const char *path, const struct inspect_args *args, struct 
     if (!needs_graph && !shows_facts)
         return cli_model_open(path, &args->model, true, model);
     const enum teg_status status = cli_model_try(path, &args->model, false, model, &err);
-    if (status == TEG_ERR_UNSUPPORTED && !needs_graph && cli_model_try(path, &args->model, true, model, NULL) == TEG_OK)
+    if (status == TEG_ERR_UNSUPPORTED && !needs_graph &&
+        cli_model_try(path, &args->model, true, model, NULL) == TEG_OK) {
+        *refusal = err;
         return CLI_DONE;
+    }
     return status == TEG_OK ? CLI_DONE : cli_fail_library(&err);
 }
 
@@ -319,9 +334,10 @@ static int inspect(const struct cli_line *line, const void *ptr)
             : args->why_not ? "why-not"
                             : "target",
             line->operands[0]);
-    int code = open_model(line->operands[0], args, &model);
+    struct teg_error refusal = {0};
+    int code = open_model(line->operands[0], args, &model, &refusal);
     if (code == CLI_DONE)
-        code = args->json ? json_all(args, model) : print_all(args, model);
+        code = (args->json ? json_all : print_all)(args, model, refusal.message);
     teg_model_free(model);
     return code;
 }
@@ -331,7 +347,8 @@ const struct cli_command cli_command_inspect = {
     .operands = "FILE",
     .summary = "show what is inside a model",
     .details =
-        "Prints the facts of a model: format, architecture, sizes; of a Core ML package its functions and the oldest "
+        "Prints the facts of a model: format, architecture, sizes, and why it cannot run where that is so; of a Core "
+        "ML package its functions and the oldest "
         "systems that can run it, with the reasons; where it is a language model, its contract: what each input, "
         "output and "
         "state is for. The options add or choose sections: they are printed in the "

@@ -4,8 +4,9 @@
  * so it can never see a session that the main thread is freeing, and a read() that waits for input returns EINTR.
  * It touches nothing but lock-free atomics and calls that POSIX lists as safe in handlers. SIGINT and SIGTERM are
  * caught even where the parent ignored them: shells ignore SIGINT for background jobs of scripts, and whoever sends
- * it there by hand wants the clean end. SIGHUP stays ignored under nohup. SIGPIPE is ignored: a closed pipe is a
- * write error, which output.c handles. The alternative, signalfd or a waiting thread, is not portable or costs more. */
+ * it there by hand wants the clean end. SIGHUP stays ignored under nohup. SIGPIPE and SIGXFSZ are ignored: a closed
+ * pipe and a limit on file sizes are write errors, which whoever writes reports. The alternative, signalfd or a waiting
+ * thread, is not portable or costs more. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -53,6 +54,7 @@ void cli_interrupt_install(void)
         sigaction(caught[i], &action, NULL);
     }
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN);
 }
 
 bool cli_interrupted(void)

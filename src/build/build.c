@@ -64,6 +64,47 @@ static void list_families(enum teg_source_kind kind, char *text, size_t n_bytes)
     }
 }
 
+/* What a well-known architecture has that no builder knows, as the middle of a sentence; else "". */
+static const char *what_else(struct teg_string name)
+{
+    static const struct {
+        const char *part, *what; /* part: somewhere in the name */
+    } rows[] = {
+        {"moe", ", a mixture of experts"},
+        {"mixtral", ", a mixture of experts"},
+        {"deepseek", ", a mixture of experts"},
+        {"gpt-oss", ", a mixture of experts"},
+        {"gpt_oss", ", a mixture of experts"},
+        {"mamba", ", a state-space model"},
+        {"rwkv", ", a recurrent model"},
+        {"hybrid", ", which has state-space layers"},
+        {"jamba", ", which has state-space layers"},
+        {"lfm2", ", which has convolution layers"},
+        {"gpt2", ", which uses LayerNorm"},
+        {"gptneox", ", which uses LayerNorm"},
+        {"gpt_neox", ", which uses LayerNorm"},
+        {"gpt_bigcode", ", which uses LayerNorm"},
+        {"phi2", ", which uses LayerNorm"},
+        {"stablelm", ", which uses LayerNorm"},
+        {"starcoder", ", which uses LayerNorm"},
+        {"falcon", ", which uses LayerNorm"},
+        {"command", ", which uses LayerNorm"},
+        {"cohere", ", which uses LayerNorm"},
+        {"bert", ", which gives embeddings and no text"},
+        {"clip", ", an image encoder"},
+        {"whisper", ", which hears"},
+        {"t5", ", an encoder with a decoder"},
+    };
+    char word[65];
+    const size_t n = name.n_bytes < sizeof word - 1 ? name.n_bytes : sizeof word - 1;
+    memcpy(word, name.bytes, n);
+    word[n] = '\0';
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (strstr(word, rows[i].part))
+            return rows[i].what;
+    return "";
+}
+
 static enum teg_status find_family(const struct teg_source *source, const struct family **family, struct teg_error *err)
 {
     struct teg_string name;
@@ -78,8 +119,8 @@ static enum teg_status find_family(const struct teg_source *source, const struct
     char known[320];
     list_families(source->kind, known, sizeof known);
     FAIL(err, TEG_ERR_UNSUPPORTED,
-         "cannot run model: %s: architecture: expected one of %s, found %.*s; this architecture is not supported",
-         source->path, known, (int)(name.n_bytes < 64 ? name.n_bytes : 64), name.bytes);
+         "cannot run model: %s: architecture: expected one of %s, found %.*s%s; this architecture is not supported",
+         source->path, known, (int)(name.n_bytes < 64 ? name.n_bytes : 64), name.bytes, what_else(name));
 }
 
 /* safetensors: the language model may stand inside a multimodal one. */

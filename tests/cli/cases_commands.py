@@ -310,6 +310,25 @@ def _():
 
 @test(needs_model=True)
 def _():
+    """inspect shows a model that cannot run, and says why"""
+    data = pathlib.Path(MODEL).read_bytes()
+    key = b"general.architecture"
+    at = data.index(key) + len(key) + 4 + 8  # type, length
+    length = int.from_bytes(data[at - 8:at], "little")
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "m.gguf")
+        pathlib.Path(path).write_bytes(data[:at] + b"mamba-and-so-on"[:length] + data[at + length:])
+        facts = run("inspect", path)
+        expect_done(facts)
+        expect(re.search(r"^runs +no: cannot run model: .*found mamba", facts.text, re.M), facts.text)
+        expect("mode " not in facts.text, "no mode")
+        expect("found mamba" in json.loads(run("inspect", path, "--json").out)["refusal"], "refusal")
+        expect_error(run("run", path, "-p", "x"), 1, "architecture", "expected one of llama", "a state-space model")
+    expect_equal(json.loads(run("inspect", MODEL, "--json").out)["refusal"], None, "refusal of a model that runs")
+
+
+@test(needs_model=True)
+def _():
     """inspect: facts, sections and --json agree"""
     plain = run("inspect", MODEL)
     expect_done(plain)

@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import pty
+import resource
 import select
 import signal
 import stat
@@ -72,6 +73,16 @@ def _():
         if os.path.exists("/dev/full"):
             with open("/dev/full", "wb") as full:
                 expect_error(run(*line, stdout=full), 1, "standard output", "No space left")
+
+
+@test(needs_model=True)
+def _():
+    """a limit on file sizes is a sentence, not a death, and leaves nothing behind"""
+    with tempfile.TemporaryDirectory() as folder:
+        result = run("logits", MODEL, "--ids", "1,2,3", "-o", folder + "/x.npy",
+                     preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)))
+        expect_error(result, 1, folder + "/x.npy", "File too large")
+        expect_equal(os.listdir(folder), [], "files")
 
 
 # ---- signals and terminals ----

@@ -52,10 +52,11 @@ class Result:
         return self.err.decode("utf-8", "replace")
 
 
-def run(*args, stdin=b"", stdout=subprocess.PIPE, env=None):
-    """Without what the user of this machine has tuned."""
+def run(*args, stdin=b"", stdout=subprocess.PIPE, env=None, preexec_fn=None):
+    """Without what the user of this machine has tuned. preexec_fn: what the child does first, such as limits."""
     process = subprocess.run([PROGRAM, *map(str, args)], input=stdin, stdout=stdout, stderr=subprocess.PIPE,
-                             timeout=LONG, env={**os.environ, "XDG_CACHE_HOME": "/nonexistent", **(env or {})})
+                             timeout=LONG, env={**os.environ, "XDG_CACHE_HOME": "/nonexistent", **(env or {})},
+                             preexec_fn=preexec_fn)
     return Result(process.returncode, process.stdout or b"", process.stderr)
 
 

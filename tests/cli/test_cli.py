@@ -16,6 +16,7 @@ import cases_quantize  # noqa: F401
 import cases_models  # noqa: F401
 import cases_convert  # noqa: F401
 import cases_system  # noqa: F401
+import cases_docs  # noqa: F401
 from harness import MODEL, TESTS, Skip
 
 

@@ -37,7 +37,7 @@ static const struct bad_key bad_gguf[] = {
      "cannot read model: fake: key general.architecture: expected a string, found int; the file is not a whole model"},
     {"{\"general.architecture\":\"mamba\"}", NULL, TEG_ERR_UNSUPPORTED,
      "cannot run model: fake: architecture: expected one of " GGUF_FAMILIES
-     ", found mamba; this architecture is not supported"},
+     ", found mamba, a state-space model; this architecture is not supported"},
     {"{\"general.architecture\":\"mistral\"}", NULL, TEG_ERR_UNSUPPORTED, /* in GGUF Mistral is llama */
      "cannot run model: fake: architecture: expected one of " GGUF_FAMILIES
      ", found mistral; this architecture is not supported"},
