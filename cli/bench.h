@@ -47,6 +47,9 @@ enum bench_format { BENCH_MD, BENCH_CSV, BENCH_JSON, BENCH_HTML };
 
 /* bench_html.c: one page that needs nothing else. */
 int bench_print_html(struct cli_output *output, struct bench_table *table);
+/* Its parts that the page of `tune` has too: all up to the title, model and machine; the machine's peaks. */
+void bench_html_head(struct cli_output *output, const struct bench_table *table, const char *title);
+void bench_html_machines(struct cli_output *output, const struct bench_table *table);
 int bench_print_machines(struct cli_output *output, const struct teg_machine *machines, size_t n, bool json);
 
 int bench_print(struct cli_output *output, struct bench_table *table, enum bench_format format);

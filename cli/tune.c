@@ -1,15 +1,16 @@
 /* tune.c: `tegula tune`: which chunk size and how many threads prefill a prompt fastest here, measured.
  *
  * Invariant: rounds go over all candidates in turn, so what disturbs the machine disturbs all of them; a candidate that
- * is far behind after a round is not run again. Results of a model never depend on either size, so tuning only changes
+ * is far behind after two rounds is not run again. The best run of each counts: other programs only ever slow one
+ * down. Results of a model never depend on either size, so tuning only changes
  * speed and memory. Not tuned: the KV tile, which is one page of 64 tokens in every session, because sums are cut there
  * and a result must not depend on tuning. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench.h"
 #include "interrupt.h"
+#include "tune.h"
 #include "tuned.h"
 
 struct tune_args {
@@ -24,7 +25,7 @@ struct tune_args {
 #define ARG(field) offsetof(struct tune_args, field)
 
 enum { rounds_max = 9, candidates_max = 64 };
-#define FAR_BEHIND 1.25 /* times the best: not run again */
+#define FAR_BEHIND 1.25 /* times the best, by the better of two runs: not run again */
 #define AS_FAST 1.02    /* times the best: counts as equal, the smaller scratch wins */
 
 static const struct cli_option option_table[] = {
@@ -164,13 +165,19 @@ static double best_seconds(const struct bench_row *row)
     return best;
 }
 
-static void drop_slow(struct tune *t)
+static double best_of_all(const struct tune *t)
 {
     double best = HUGE_VAL;
     for (size_t i = 0; i < t->table.n; i++)
         best = fmin(best, best_seconds(&t->rows[i]));
+    return best;
+}
+
+static void drop_slow(struct tune *t)
+{
+    const double best = best_of_all(t);
     for (size_t i = 0; i < t->table.n; i++)
-        t->dropped[i] |= best_seconds(&t->rows[i]) > FAR_BEHIND * best;
+        t->dropped[i] |= t->rows[i].n_seconds >= 2 && best_seconds(&t->rows[i]) > FAR_BEHIND * best;
 }
 
 /* Round 0 warms up with one chunk each; every later one is measured. */
@@ -204,17 +211,15 @@ static int measure(struct tune *t)
 /* The fastest; of those as fast, the one with the least scratch. */
 static size_t choose(struct tune *t, size_t *fastest)
 {
-    size_t best = 0, chosen = 0;
-    for (size_t i = 1; i < t->table.n; i++)
-        if (bench_summarize(&t->table, &t->rows[i]).median_tps > bench_summarize(&t->table, &t->rows[best]).median_tps)
-            best = i;
-    const double enough = bench_summarize(&t->table, &t->rows[best]).median_tps / AS_FAST;
-    chosen = best;
+    const double best = best_of_all(t);
+    size_t chosen = 0;
+    while (best_seconds(&t->rows[chosen]) > best)
+        chosen++;
+    *fastest = chosen;
     for (size_t i = 0; i < t->table.n; i++)
-        if (!t->dropped[i] && bench_summarize(&t->table, &t->rows[i]).median_tps >= enough &&
+        if (best_seconds(&t->rows[i]) <= AS_FAST * best &&
             t->rows[i].memory.scratch_bytes < t->rows[chosen].memory.scratch_bytes)
             chosen = i;
-    *fastest = best;
     return chosen;
 }
 
@@ -223,38 +228,43 @@ static void reason_of(struct tune *t, size_t chosen, size_t fastest, char text[5
     const struct bench_figures c = bench_summarize(&t->table, &t->rows[chosen]),
                                f = bench_summarize(&t->table, &t->rows[fastest]);
     if (chosen == fastest)
-        snprintf(text, 512, "the fastest: %.1f tokens/s, first token after %.0f ms of a prompt of %zu tokens",
-                 c.median_tps, c.median_seconds * 1e3, t->rows[chosen].n_tokens);
+        snprintf(text, 512,
+                 "the fastest: %.1f tokens/s in its best run, first token after %.0f ms of a prompt of %zu tokens",
+                 c.max_tps, best_seconds(&t->rows[chosen]) * 1e3, t->rows[chosen].n_tokens);
     else
         snprintf(text, 512,
-                 "%.1f tokens/s, within %.0f %% of the fastest (chunk %zu, %zu threads: %.1f), with %.1f MB of scratch "
-                 "instead of %.1f",
-                 c.median_tps, 100 * (AS_FAST - 1), t->rows[fastest].chunk, t->rows[fastest].threads, f.median_tps,
+                 "%.1f tokens/s in its best run, within %.0f %% of the fastest (chunk %zu, %zu thread%s: %.1f), with "
+                 "%.1f MB of scratch instead of %.1f",
+                 c.max_tps, 100 * (AS_FAST - 1), t->rows[fastest].chunk, t->rows[fastest].threads,
+                 t->rows[fastest].threads == 1 ? "" : "s", f.max_tps,
                  (double)t->rows[chosen].memory.scratch_bytes / 1e6,
                  (double)t->rows[fastest].memory.scratch_bytes / 1e6);
 }
 
 static int print_table(struct tune *t, struct cli_output *output, size_t chosen, const char *reason)
 {
-    (void)cli_output_printf(output,
-                            "%s: prompt of %zu tokens, KV tile 64 tokens (fixed), %zu rounds\n\n"
-                            "| chunk | threads | tokens/s median | min | max | first token ms | utilization | moved "
-                            "KB/token | of memory rate | scratch MB | |\n"
-                            "|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|\n",
-                            t->table.model_path, t->rows[0].n_tokens, t->n_rounds);
+    (void)cli_output_printf(
+        output,
+        "%s: prompt of %zu tokens, %zu rounds; the KV tile is a page of %d tokens in every session, "
+        "so that results never depend on tuning\n\n"
+        "| chunk | KV tile | threads | tokens/s median | min | max | first token ms | utilization | moved "
+        "KB/token | of memory rate | scratch MB | |\n"
+        "|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|\n",
+        t->table.model_path, t->rows[0].n_tokens, t->n_rounds, (int)tune_kv_tile);
     for (size_t i = 0; i < t->table.n; i++) {
         struct bench_row *row = &t->rows[i];
         const struct bench_figures f = bench_summarize(&t->table, row);
         (void)cli_output_printf(
-            output, "| %zu | %zu | %.1f | %.1f | %.1f | %.1f | %.0f %% | %.0f | %.0f %% | %.2f | %s |\n", row->chunk,
-            row->threads, f.median_tps, f.min_tps, f.max_tps, f.median_seconds * 1e3, 100 * f.peak_share,
-            f.gb_moved * 1e6 / (double)row->n_tokens, 100 * f.bandwidth_share, (double)row->memory.scratch_bytes / 1e6,
+            output, "| %zu | %d | %zu | %.1f | %.1f | %.1f | %.1f | %.0f %% | %.0f | %.0f %% | %.2f | %s |\n",
+            row->chunk, (int)tune_kv_tile, row->threads, f.median_tps, f.min_tps, f.max_tps, f.median_seconds * 1e3,
+            100 * f.peak_share, f.gb_moved * 1e6 / (double)row->n_tokens, 100 * f.bandwidth_share,
+            (double)row->memory.scratch_bytes / 1e6,
             i == chosen     ? "chosen"
             : t->dropped[i] ? "far behind"
                             : "");
     }
-    (void)cli_output_printf(output, "\nchunk %zu, %zu threads: %s\n", t->rows[chosen].chunk, t->rows[chosen].threads,
-                            reason);
+    (void)cli_output_printf(output, "\nchunk %zu, %zu thread%s: %s\n", t->rows[chosen].chunk, t->rows[chosen].threads,
+                            t->rows[chosen].threads == 1 ? "" : "s", reason);
     return output->failure;
 }
 
@@ -266,30 +276,31 @@ static int print_json(struct tune *t, struct cli_output *output, size_t chosen, 
         const struct bench_figures f = bench_summarize(&t->table, row);
         json_array_append_new(
             rows,
-            json_pack("{s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:b}", "chunk", (json_int_t)row->chunk,
-                      "threads", (json_int_t)row->threads, "median_tokens_per_second", cli_json_real(f.median_tps),
-                      "min_tokens_per_second", cli_json_real(f.min_tps), "max_tokens_per_second",
-                      cli_json_real(f.max_tps), "first_token_ms", cli_json_real(f.median_seconds * 1e3), "peak_share",
-                      cli_json_real(f.peak_share), "bandwidth_share", cli_json_real(f.bandwidth_share), "bytes_moved",
+            json_pack("{s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:b}", "chunk",
+                      (json_int_t)row->chunk, "kv_tile", (json_int_t)tune_kv_tile, "threads", (json_int_t)row->threads,
+                      "median_tokens_per_second", cli_json_real(f.median_tps), "min_tokens_per_second",
+                      cli_json_real(f.min_tps), "max_tokens_per_second", cli_json_real(f.max_tps), "first_token_ms",
+                      cli_json_real(f.median_seconds * 1e3), "peak_share", cli_json_real(f.peak_share),
+                      "bandwidth_share", cli_json_real(f.bandwidth_share), "bytes_moved",
                       cli_json_u64(row->work.weight_bytes + row->work.kv_bytes), "scratch_bytes",
                       cli_json_u64(row->memory.scratch_bytes), "reps", (json_int_t)row->n_seconds, "dropped",
                       (int)t->dropped[i]));
     }
     return cli_json_write(output, json_pack("{s:I, s:I, s:o, s:{s:I, s:I, s:s}, s:b}", "tokens",
-                                            (json_int_t)t->rows[0].n_tokens, "kv_tile", (json_int_t)64, "rows", rows,
-                                            "choice", "chunk", (json_int_t)t->rows[chosen].chunk, "threads",
-                                            (json_int_t)t->rows[chosen].threads, "reason", reason, "applied",
+                                            (json_int_t)t->rows[0].n_tokens, "kv_tile", (json_int_t)tune_kv_tile,
+                                            "rows", rows, "choice", "chunk", (json_int_t)t->rows[chosen].chunk,
+                                            "threads", (json_int_t)t->rows[chosen].threads, "reason", reason, "applied",
                                             (int)t->args->apply));
 }
 
-static int write_html(struct tune *t)
+static int write_html(struct tune *t, size_t chosen, const char *reason)
 {
     static struct cli_output page;
     int code = cli_output_open(&page, t->args->html);
     if (code != CLI_DONE)
         return code;
-    t->table.reps = t->n_rounds;
-    code = bench_print_html(&page, &t->table);
+    const struct tune_result result = {&t->table, t->dropped, chosen, t->n_rounds, reason};
+    code = tune_print_html(&page, &result);
     const int closed = cli_output_close(&page, code == CLI_DONE);
     return code != CLI_DONE ? code : closed;
 }
@@ -307,7 +318,7 @@ static int report(struct tune *t)
     const int closed = cli_output_close(&output, code == CLI_DONE);
     code = code != CLI_DONE ? code : closed;
     if (code == CLI_DONE && t->args->html)
-        code = write_html(t);
+        code = write_html(t, chosen, reason);
     const struct cli_tuned tuned = {t->args->ctx, (int64_t)t->rows[chosen].chunk, (int64_t)t->rows[chosen].threads};
     return code == CLI_DONE && t->args->apply ? cli_tuned_save(t->table.model, &tuned) : code;
 }

@@ -55,8 +55,8 @@ static void stamp_file(const char *path, const struct stat *st, struct stamps *s
 static void stamp(const char *path, int depth, struct stamps *stamps)
 {
     struct stat st;
-    if (stamps->failed || stat(path, &st) != 0) {
-        stamps->failed = true;
+    if (stat(path, &st) != 0) {
+        stamps->failed |= depth == 0; /* below: a link to nothing, which is not read either */
         return;
     }
     if (S_ISREG(st.st_mode))

@@ -5,6 +5,7 @@ first fields of the library's structs (each starts with its own size), so a long
 """
 import ctypes
 import threading
+import warnings
 from ctypes import POINTER, byref, c_bool, c_char_p, c_float, c_int, c_int32, c_size_t, c_uint32, c_uint64, c_void_p
 from typing import Iterator, List, Optional, Sequence, Union
 
@@ -17,9 +18,13 @@ _TOKENIZE_SPECIAL, _TOKENIZE_BOS = 1, 2
 _ERR = POINTER(Error)
 
 
+_ON_WARNING = ctypes.CFUNCTYPE(None, c_void_p, c_char_p)
+
+
 class _ModelOptions(ctypes.Structure):
     _fields_ = [("size", c_size_t), ("allocator", c_void_p), ("mode", c_int), ("vocab_only", c_bool),
-                ("tokenizer_path", c_char_p)]
+                ("tokenizer_path", c_char_p), ("progress", c_void_p), ("progress_ctx", c_void_p), ("target", c_char_p),
+                ("pack_cache_dir", c_char_p), ("on_warning", _ON_WARNING), ("on_warning_ctx", c_void_p)]
 
 
 class _SessionOptions(ctypes.Structure):
@@ -100,16 +105,23 @@ class LanguageModel:
 
     path: a .gguf file, a directory with config.json and *.safetensors, a .mlpackage or .mlmodelc, a folder with
     tegula.json. mode: "auto", "exact", "fast" or "emulate-fp16". context: most tokens (0: the model's own). chunk:
-    prompt tokens for each pass. threads: 0 for all CPUs. One thread at a time; several models share nothing.
+    prompt tokens for each pass. threads: 0 for all CPUs. pack_cache: a folder that keeps packed weights, so that the
+    next start is quicker; what goes wrong with it is a warning. One thread at a time; several models share nothing.
     """
 
-    def __init__(self, path, mode: str = "auto", tokenizer=None, context: int = 0, chunk: int = 256, threads: int = 0):
+    def __init__(self, path, mode: str = "auto", tokenizer=None, context: int = 0, chunk: int = 256, threads: int = 0,
+                 pack_cache=None):
         if mode not in MODES:
             raise ValueError(f"mode: expected one of {', '.join(MODES)}, found {mode!r}")
         options = _ModelOptions(size=ctypes.sizeof(_ModelOptions), mode=MODES.index(mode),
-                                tokenizer_path=None if tokenizer is None else str(tokenizer).encode())
+                                tokenizer_path=None if tokenizer is None else str(tokenizer).encode(),
+                                pack_cache_dir=None if pack_cache is None else str(pack_cache).encode())
+        sentences = []
+        options.on_warning = _ON_WARNING(lambda _, sentence: sentences.append(sentence.decode(errors="replace")))
         pointer = c_void_p()
         _call("teg_model_open", str(path).encode(), byref(options), byref(pointer))
+        for sentence in sentences:
+            warnings.warn(sentence, RuntimeWarning, stacklevel=2)
         self._model = _Handle(pointer, lib.teg_model_free)
         wishes = _SessionOptions(ctypes.sizeof(_SessionOptions), threads, chunk, context)
         session = c_void_p()

@@ -100,7 +100,7 @@ void teg_pool_enter(const struct teg_pool *pool, struct teg_pool_caller *caller)
 {
     caller->is_pinned = false;
 #if defined(__linux__)
-    _Static_assert(sizeof caller->before == sizeof(cpu_set_t), "a mask of the system");
+    _Static_assert(sizeof caller->before >= sizeof(cpu_set_t), "room for a mask of the system");
     if (!pool->is_pinned || sched_getaffinity(0, sizeof(cpu_set_t), (cpu_set_t *)(void *)caller->before) != 0)
         return;
     caller->is_pinned = true;

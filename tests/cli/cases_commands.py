@@ -7,7 +7,7 @@ import re
 import tempfile
 import xml.etree.ElementTree
 
-from harness import MODEL, Skip, expect, expect_done, expect_equal, expect_error, read_npy, run, test
+from harness import MODEL, ROOT, Skip, expect, expect_done, expect_equal, expect_error, read_npy, run, test
 
 # ---- with a model ----
 
@@ -351,6 +351,50 @@ def _():
 
 @test(needs_model=True)
 def _():
+    """inspect --plan: how often threads wait for one another"""
+    found = re.search(r"(\d+) steps in (\d+) stages; barriers: (\d+) for a chunk, (\d+) for one token",
+                      run("inspect", MODEL, "--plan").text)
+    expect(found, "counts")
+    steps, stages, chunk, token = map(int, found.groups())
+    expect(steps > stages > token > 0 and chunk in (stages, stages + 1), found.group(0))
+
+
+@test()
+def _():
+    """--pack-cache: the same results, a file that the next start maps, a warning where it is damaged"""
+    mixed = str(ROOT / "tests" / "data" / "tiny" / "llama-mixed.gguf")
+    with tempfile.TemporaryDirectory() as folder:
+        cache = os.path.join(folder, "cache")
+        args = ("--mode", "fast", "--pack-cache", cache)
+
+        def logits(*more):
+            out = os.path.join(folder, "x.npy")
+            result = run("logits", mixed, "--ids", "1,2,3,4", "-o", out, *more)
+            expect_done(result)
+            return pathlib.Path(out).read_bytes(), result.errors
+
+        plain, _ = logits("--mode", "fast")
+        for _ in range(2):
+            expect_equal(logits(*args, "--pin"), (plain, ""), "written, then mapped")
+        files = os.listdir(cache)
+        expect(len(files) == 1 and files[0].startswith("llama-mixed.gguf-") and files[0].endswith(".tegpack"), files)
+        with open(os.path.join(cache, files[0]), "r+b") as f:
+            f.seek(5000)
+            f.write(b"damage")
+        got, errors = logits(*args)
+        expect_equal(got, plain, "damaged")
+        expect(errors.startswith("tegula: warning: pack cache: ") and errors.count("\n") == 1, errors)
+        expect_equal(logits(*args), (plain, ""), "written again")
+        for command in (["run", mixed, "-p", "a", "-n", "1"], ["bench", mixed, "--pp", "4", "--tg", "0", "--reps", "1"],
+                        ["perplexity", mixed, "-f", __file__, "--ctx", "64"]):
+            result = run(*command, *args, "--pin")
+            expect_done(result)
+            expect("warning" not in result.errors, result.errors)
+        expect_equal(os.listdir(cache), files, "one file")
+
+
+@test(needs_model=True)
+def _():
     """bench: one row per combination in every format; rates for a single one"""
     args = ["bench", MODEL, "--pp", "8,4", "--tg", "2", "--depth", "0,3", "--chunk", "2,4", "--threads", "1",
             "--kv", "f32,f16", "--reps", "2"]
@@ -412,14 +456,17 @@ def _():
         args = ["tune", MODEL, "--chunk", "3,5", "--threads", "1", "--ctx", "10", "--budget", "1"]
         plain = run(*args, env=env)
         expect_done(plain)
-        expect("| 3 | 1 |" in plain.text and "chosen" in plain.text, plain.text)
+        expect("| 3 | 64 | 1 |" in plain.text and "chosen" in plain.text, plain.text)
         expect_equal(os.listdir(folder), [], "nothing is kept without --apply")
         page = os.path.join(folder, "page.html")
         result = run(*args, "--apply", "--json", "--html", page, env=env)
         expect_done(result)
         choice = json.loads(result.out)["choice"]
         expect(choice["chunk"] in (3, 5) and choice["threads"] == 1 and choice["reason"], choice)
-        xml.etree.ElementTree.parse(page)
+        drawn = xml.etree.ElementTree.parse(page).getroot()
+        space = "{http://www.w3.org/2000/svg}"
+        expect_equal((len(drawn.findall(f".//{space}svg")), len(drawn.findall(f".//{space}circle"))), (4, 8), "plots")
+        expect(not any({"src", "href"} & set(part.attrib) for part in drawn.iter()), "nothing is loaded")
         options = json.loads(run("run", MODEL, "-p", "a", "-n", "1", "--json", env=env).out)["options"]
         expect_equal((options["chunk"], options["threads"]), (choice["chunk"], 1), "used")
         options = json.loads(run("run", MODEL, "-p", "a", "-n", "1", "--chunk", "7", "--json", env=env).out)["options"]

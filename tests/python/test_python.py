@@ -449,6 +449,24 @@ def _():
 
 @test
 def _():
+    """LanguageModel: packed weights from a folder; what is wrong with it is a warning"""
+    mixed = str(ROOT / "tests" / "data" / "tiny" / "llama-mixed.gguf")
+    with tempfile.TemporaryDirectory() as folder:
+        plain = ct.LanguageModel(mixed, mode="fast").prefill([1, 2, 3])
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            for _ in range(2):
+                expect(np.array_equal(ct.LanguageModel(mixed, mode="fast", pack_cache=folder).prefill([1, 2, 3]), plain))
+        file = next(pathlib.Path(folder).iterdir())
+        file.write_bytes(file.read_bytes()[:-1])
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            again = ct.LanguageModel(mixed, mode="fast", pack_cache=folder).prefill([1, 2, 3])
+        expect(np.array_equal(again, plain) and "pack cache" in str(seen[0].message))
+
+
+@test
+def _():
     """LanguageModel: errors are the library's sentences, and leave the session as it was"""
     m = ct.LanguageModel(TINY, context=8)
     raises(ValueError, lambda: ct.LanguageModel(TINY, mode="quick"), "mode", "quick")
