@@ -14,9 +14,10 @@ enum grain { GRAIN_DEFAULT, GRAIN_TENSOR, GRAIN_CHANNEL, GRAIN_BLOCK };
 struct convert_args {
     struct cli_model_args model;
     const char *output, *calibrate, *weights, *embedding, *head, *target, *check_file;
-    int profile, softmax, granularity;
-    int64_t group_size, ctx, chunk, kv_tile, n_parts, threads, memory;
+    int profile, softmax, granularity, shapes;
+    int64_t group_size, ctx, chunk, kv_tile, n_parts, part_bytes, threads, memory;
     struct cli_integers buckets;
+    struct cli_texts rules, skips;
     bool check, explain, force, fit, ignore_rules, json;
 };
 
@@ -25,6 +26,7 @@ struct convert_args {
 static const struct cli_choice profiles[] = {{"portable", 0, NULL}, {"ane", 1, NULL}, {NULL, 0, NULL}};
 static const struct cli_choice softmaxes[] = {
     {"two-pass", 0, NULL}, {"online", 1, NULL}, {"split", 2, NULL}, {NULL, 0, NULL}};
+static const struct cli_choice shape_kinds[] = {{"range", 0, NULL}, {"enumerated", 1, NULL}, {NULL, 0, NULL}};
 static const struct cli_choice grains[] = {
     {"tensor", GRAIN_TENSOR, NULL}, {"channel", GRAIN_CHANNEL, NULL}, {"block", GRAIN_BLOCK, NULL}, {NULL, 0, NULL}};
 
@@ -46,8 +48,8 @@ static const struct cli_option option_table[] = {
      .offset = ARG(weights),
      .placeholder = "RULE",
      .initial = "f16",
-     .help = "f16, int8, int4, uint8, uint4, lut8, lut6, lut4, lut3, lut2, lut1, or keep (a GGUF's own blocks where "
-             "Core ML can hold them); RULE/GRAIN[,FLAG] as 'tegula help quantize' explains"},
+     .help = "f16, int8, int4, uint8, uint4, lut8, lut6, lut4, lut3, lut2, lut1, or keep (the source's own encoding "
+             "where Core ML can hold it); RULE/GRAIN[,FLAG] as 'tegula help quantize' explains"},
     {.name = "embedding",
      .type = CLI_TEXT,
      .offset = ARG(embedding),
@@ -74,6 +76,17 @@ static const struct cli_option option_table[] = {
      .type = CLI_FLAG,
      .offset = ARG(fit),
      .help = "where a group does not divide a weight, take the largest smaller one that does"},
+    {.name = "rule",
+     .type = CLI_TEXTS,
+     .offset = ARG(rules),
+     .placeholder = "PATTERN=RULE",
+     .help = "another encoding for tensors of that name in the source, or op:gather=, op:linear=, op:lm_head=; * and ? "
+             "stand for any characters; may be given several times, the last that matches counts, names before ops"},
+    {.name = "skip",
+     .type = CLI_TEXTS,
+     .offset = ARG(skips),
+     .placeholder = "PATTERN",
+     .help = "leave tensors of that name (or op:TYPE) in f16; may be given several times"},
     {.name = "calibrate",
      .type = CLI_TEXT,
      .offset = ARG(calibrate),
@@ -93,6 +106,12 @@ static const struct cli_option option_table[] = {
      .min = 1,
      .max = 65536,
      .help = "most tokens of a prefill call (default: 256, or --ctx where that is smaller)"},
+    {.name = "shapes",
+     .type = CLI_CHOICE,
+     .offset = ARG(shapes),
+     .initial = "range",
+     .choices = shape_kinds,
+     .help = "portable: calls of any number of tokens up to --chunk, or of 1, 2, 4, ... and --chunk only"},
     {.name = "kv-tile",
      .type = CLI_INTEGER,
      .offset = ARG(kv_tile),
@@ -127,6 +146,14 @@ static const struct cli_option option_table[] = {
      .min = 1,
      .max = 64,
      .help = "ane: write N packages and a tegula.json that joins them"},
+    {.name = "part-size",
+     .type = CLI_INTEGER,
+     .offset = ARG(part_bytes),
+     .placeholder = "BYTES",
+     .initial = "0",
+     .min = 0,
+     .max = INT64_MAX,
+     .help = "ane: as many parts as keep the weights of each below BYTES"},
     {.name = "check",
      .type = CLI_FLAG,
      .offset = ARG(check),
@@ -144,7 +171,10 @@ static const struct cli_option option_table[] = {
      .type = CLI_FLAG,
      .offset = ARG(ignore_rules),
      .help = "write it although a rule of the profile is broken"},
-    {.name = "force", .type = CLI_FLAG, .offset = ARG(force), .help = "replace an existing package"},
+    {.name = "force",
+     .type = CLI_FLAG,
+     .offset = ARG(force),
+     .help = "replace an existing package, or folder of parts"},
     {.name = "threads",
      .type = CLI_INTEGER,
      .offset = ARG(threads),
@@ -231,11 +261,12 @@ static json_t *json_weights(const struct rows *rows)
 static int print_json(const struct convert_args *args, const struct rows *rows, const struct teg_convert_report *r,
                       const struct cli_check *check, double seconds)
 {
-    json_t *document = json_pack(
-        "{s:o, s:i, s:o, s:o, s:o, s:o, s:o, s:o}", "output", cli_json_text(args->output, strlen(args->output)),
-        "packages", (int)r->n_packages, "source_bytes", cli_json_u64(r->source_bytes), "weights_bytes",
-        cli_json_u64(r->weights_bytes), "shared_bytes", cli_json_u64(r->shared_bytes), "spec_bytes",
-        cli_json_u64(r->spec_bytes), "seconds", cli_json_real(seconds), "weights", json_weights(rows));
+    json_t *document =
+        json_pack("{s:o, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "output",
+                  cli_json_text(args->output, strlen(args->output)), "packages", (int)r->n_packages, "source_bytes",
+                  cli_json_u64(r->source_bytes), "weights_bytes", cli_json_u64(r->weights_bytes), "shared_bytes",
+                  cli_json_u64(r->shared_bytes), "spec_bytes", cli_json_u64(r->spec_bytes), "predicted_kl",
+                  cli_json_real(r->predicted_kl), "seconds", cli_json_real(seconds), "weights", json_weights(rows));
     if (document && check && json_object_set_new(document, "check", cli_check_json(check)) != 0) {
         json_decref(document);
         document = NULL;
@@ -263,6 +294,7 @@ static int print_table(const struct convert_args *args, const struct rows *rows,
     (void)cli_output_printf(&output, "\n%s: %u package%s, weights %s (source %s), program %s\n", args->output,
                             r->n_packages, r->n_packages == 1 ? "" : "s", cli_bytes_text(r->weights_bytes, weights),
                             cli_bytes_text(r->source_bytes, source), cli_bytes_text(r->spec_bytes, spec));
+    cli_predicted_print(&output, r->predicted_kl);
     if (check)
         cli_check_print(&output, check);
     return cli_output_close(&output, true);
@@ -319,6 +351,8 @@ static int fill_options(const struct convert_args *args, const char *rule, struc
     o->ignore_rules = args->ignore_rules;
     o->target = args->target;
     o->n_parts = (uint32_t)args->n_parts;
+    o->part_bytes = (uint64_t)args->part_bytes;
+    o->enumerated_shapes = args->shapes != 0;
     o->tokenizer_path = args->model.tokenizer;
     o->replace = args->force;
     o->n_threads = (uint32_t)args->threads;
@@ -385,6 +419,10 @@ static int convert(const struct cli_line *line, const void *ptr)
     int code = rule_text(args, line, rule);
     if (code == CLI_DONE)
         code = fill_options(args, rule, &o, &buckets);
+    char **patterns = code == CLI_DONE ? cli_patterns_make(&args->rules, &args->skips, &o.n_patterns) : NULL;
+    o.patterns = (const char *const *)patterns;
+    if (code == CLI_DONE && !patterns)
+        code = cli_fail_memory();
     if (code == CLI_DONE && args->calibrate && !args->explain)
         code = cli_calibrate(line->operands[0], args->calibrate, &args->model, args->threads, &calibration);
     if (code == CLI_DONE)
@@ -392,6 +430,7 @@ static int convert(const struct cli_line *line, const void *ptr)
     if (code == CLI_DONE)
         code = args->explain ? explain(line->operands[0], &o) : write_package(args, line->operands[0], &o);
     teg_calibration_free(calibration);
+    cli_patterns_free(patterns, patterns ? o.n_patterns : 0);
     free(buckets);
     return code;
 }

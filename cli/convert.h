@@ -1,5 +1,5 @@
-/* convert.h: what `tegula convert` and `tegula quantize` share: calibration (calibrate.c) and the check of what was
- * written (convert_check.c). */
+/* convert.h: what `tegula convert` and `tegula quantize` share: calibration (calibrate.c), rules by name (rules.c) and
+ * the check of what was written (convert_check.c). */
 #ifndef TEGULA_CLI_CONVERT_H
 #define TEGULA_CLI_CONVERT_H
 
@@ -18,8 +18,15 @@ int cli_convert_check(const char *source, const char *package, const struct cli_
 json_t *cli_check_json(const struct cli_check *check);
 void cli_check_print(struct cli_output *output, const struct cli_check *check);
 
+/* What the errors of the weights let expect of that. */
+void cli_predicted_print(struct cli_output *output, double kl);
+
 /* Which columns the text of a file uses in the model at `path`. */
 int cli_calibrate(const char *path, const char *text_path, const struct cli_model_args *model_args, int64_t n_threads,
                   struct teg_calibration **calibration);
+
+/* "NAME=RULE" and "NAME=skip", for cli_patterns_free; NULL: out of memory. */
+char **cli_patterns_make(const struct cli_texts *rules, const struct cli_texts *skips, size_t *n);
+void cli_patterns_free(char **patterns, size_t n);
 
 #endif

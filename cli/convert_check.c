@@ -153,6 +153,14 @@ json_t *cli_check_json(const struct cli_check *check)
                      cli_json_real(check->perplexity_package), "top1_agreement", cli_json_real(check->top1_agreement));
 }
 
+void cli_predicted_print(struct cli_output *output, double kl)
+{
+    (void)cli_output_printf(output,
+                            "expected from these errors: KL about %.2g nats a token, as often a third as three times "
+                            "that; --check measures it\n",
+                            kl);
+}
+
 void cli_check_print(struct cli_output *output, const struct cli_check *check)
 {
     (void)cli_output_printf(

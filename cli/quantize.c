@@ -18,7 +18,7 @@ struct quantize_args {
     double sparsity;
     int64_t group_size, threshold, threads, memory;
     struct cli_texts rules, skips;
-    bool check, force, fit, json;
+    bool check, force, fit, again, json;
 };
 
 #define ARG(field) offsetof(struct quantize_args, field)
@@ -35,7 +35,7 @@ static const struct cli_option option_table[] = {
      .offset = ARG(weights),
      .placeholder = "RULE",
      .initial = "int8",
-     .help = "the encoding: int8, int4, uint8, uint4, lut8, lut6, lut4, lut3, lut2, lut1, f16; see below"},
+     .help = "the encoding: int8, int4, uint8, uint4, lut8, lut6, lut4, lut3, lut2, lut1, f16, keep; see below"},
     {.name = "embedding",
      .type = CLI_TEXT,
      .offset = ARG(embedding),
@@ -94,6 +94,10 @@ static const struct cli_option option_table[] = {
      .min = 0,
      .max = INT64_MAX,
      .help = "leave weights of N elements or fewer alone"},
+    {.name = "again",
+     .type = CLI_FLAG,
+     .offset = ARG(again),
+     .help = "encode weights anew that are encoded already (f16: decode them); otherwise they are left alone"},
     {.name = "calibrate",
      .type = CLI_TEXT,
      .offset = ARG(calibrate),
@@ -197,6 +201,14 @@ static struct totals add_up(const struct rows *rows)
     return t;
 }
 
+static bool is_language_model(const struct rows *rows)
+{
+    for (size_t i = 0; i < rows->n; i++)
+        if (rows->data[i].w.embedding && !rows->data[i].w.left_alone)
+            return true;
+    return false;
+}
+
 static const char *role_of(const struct teg_quantize_weight *w)
 {
     return w->embedding && w->head ? "embedding and head" : w->embedding ? "embedding" : w->head ? "head" : "weight";
@@ -236,12 +248,12 @@ static int print_json(const struct quantize_args *args, const struct rows *rows,
                       const struct cli_check *check, double seconds)
 {
     const struct totals t = add_up(rows);
-    json_t *document = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "output",
-                                 cli_json_text(args->output, strlen(args->output)), "source_bytes",
-                                 cli_json_u64(t.source_bytes), "bytes", cli_json_u64(t.bytes), "bits_per_weight",
-                                 cli_json_real(t.elements ? (double)t.bytes * 8 / (double)t.elements : 0),
-                                 "weights_bytes", cli_json_u64(r->weights_bytes), "seconds", cli_json_real(seconds),
-                                 "weights", json_rows(rows, false), "left_alone", json_rows(rows, true));
+    json_t *document = json_pack(
+        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "output", cli_json_text(args->output, strlen(args->output)),
+        "source_bytes", cli_json_u64(t.source_bytes), "bytes", cli_json_u64(t.bytes), "bits_per_weight",
+        cli_json_real(t.elements ? (double)t.bytes * 8 / (double)t.elements : 0), "weights_bytes",
+        cli_json_u64(r->weights_bytes), "predicted_kl", cli_json_real(r->predicted_kl), "seconds",
+        cli_json_real(seconds), "weights", json_rows(rows, false), "left_alone", json_rows(rows, true));
     if (document && check && json_object_set_new(document, "check", cli_check_json(check)) != 0) {
         json_decref(document);
         document = NULL;
@@ -277,6 +289,8 @@ static int print_table(const struct quantize_args *args, const struct rows *rows
     (void)cli_output_printf(&output, "\n%s: %zu weights of %.2f bits, all weights %s (these were %s)\n", args->output,
                             t.n, t.elements ? (double)t.bytes * 8 / (double)t.elements : 0,
                             cli_bytes_text(r->weights_bytes, weights), cli_bytes_text(t.source_bytes, source));
+    if (is_language_model(rows))
+        cli_predicted_print(&output, r->predicted_kl);
     if (check)
         cli_check_print(&output, check);
     return cli_output_close(&output, true);
@@ -310,34 +324,6 @@ static int rule_text(const struct quantize_args *args, char text[MOST_RULE])
         snprintf(sparse + strlen(sparse), sizeof(sparse) - strlen(sparse), ",%s", args->n_of_m);
     snprintf(text, MOST_RULE, "%.*s%s%s%s", n, args->weights, grain, comma ? comma : "", sparse);
     return CLI_DONE;
-}
-
-/* Rules and skips as the library's patterns; the caller frees each and the array. */
-static char **make_patterns(const struct quantize_args *args, size_t *n)
-{
-    *n = args->rules.n + args->skips.n;
-    char **patterns = calloc(*n + 1, sizeof(*patterns));
-    for (size_t i = 0; patterns && i < *n; i++) {
-        const bool skip = i >= args->rules.n;
-        const char *text = skip ? args->skips.data[i - args->rules.n] : args->rules.data[i];
-        const size_t n_bytes = strlen(text) + sizeof("=skip");
-        patterns[i] = malloc(n_bytes);
-        if (!patterns[i]) {
-            while (i-- > 0)
-                free(patterns[i]);
-            free(patterns);
-            return NULL;
-        }
-        snprintf(patterns[i], n_bytes, "%s%s", text, skip ? "=skip" : "");
-    }
-    return patterns;
-}
-
-static void free_patterns(char **patterns, size_t n)
-{
-    for (size_t i = 0; patterns && i < n; i++)
-        free(patterns[i]);
-    free(patterns);
 }
 
 /* ---- the command ---- */
@@ -387,7 +373,7 @@ static int quantize(const struct cli_line *line, const void *ptr)
     if (code != CLI_DONE)
         return code;
     teg_quantize_options_default(&o);
-    char **patterns = make_patterns(args, &o.n_patterns);
+    char **patterns = cli_patterns_make(&args->rules, &args->skips, &o.n_patterns);
     if (!patterns)
         return cli_fail_memory();
     o.weights = rule;
@@ -396,6 +382,7 @@ static int quantize(const struct cli_line *line, const void *ptr)
     o.patterns = (const char *const *)patterns;
     o.threshold_elements = (uint64_t)args->threshold;
     o.fit_groups = args->fit;
+    o.again = args->again;
     o.replace = args->force;
     o.n_threads = (uint32_t)args->threads;
     o.memory_budget_bytes = (size_t)args->memory;
@@ -405,7 +392,7 @@ static int quantize(const struct cli_line *line, const void *ptr)
     if (code == CLI_DONE)
         code = write_package(args, line->operands[0], &o);
     teg_calibration_free(calibration);
-    free_patterns(patterns, o.n_patterns);
+    cli_patterns_free(patterns, o.n_patterns);
     return code;
 }
 
@@ -414,8 +401,11 @@ const struct cli_command cli_command_quantize = {
     .operands = "PACKAGE",
     .summary = "write a Core ML package with its weights in another encoding",
     .details =
-        "PACKAGE is any ML program for iOS 18 or later, of one function or several; everything but its dense weights "
-        "stays as it is. Weights are the constants of linear, conv, conv_transpose, matmul and recurrent layers and "
+        "PACKAGE is any ML program, of one function or several; everything but its dense weights stays as it is. One "
+        "for "
+        "iOS 16 or 17 gets int8 by channel or tensor, palettes by tensor or pruning, which is what these have; one for "
+        "iOS 15 becomes one for iOS 16. Weights are the constants of linear, conv, conv_transpose, matmul and "
+        "recurrent layers and "
         "the tables of embeddings; tables that are no weights (RoPE, masks) are left alone.\n\n"
         "A rule is WORD[/GRAIN][,FLAG]... int8, uint8, int4 and uint4 are scale * (q - offset); lut8 to lut1 are "
         "tables of 2 to 256 values. GRAIN is tensor, channel, or the number of columns of a block (int) or of rows "

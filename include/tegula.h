@@ -667,9 +667,9 @@ struct teg_convert_options {
     const struct teg_allocator *allocator; /* NULL: malloc */
     const char *profile;                   /* "portable": one function, any device; "ane": for the Neural Engine */
     const char *softmax;                   /* "two-pass", "online", "split"; NULL: two-pass */
-    /* "f16", "int8", "int4", "lut4", …, with "/channel", "/tensor" or "/32" (a group) after it; "keep": a GGUF's own
-     * blocks where Core ML can hold them exactly, else int8. Embedding and head: NULL: int8, or as weights where these
-     * have 8 bits or more. */
+    /* "f16", "int8", "int4", "lut4", …, with "/channel", "/tensor" or "/32" (a group) after it; "keep": the source's
+     * own encoding where Core ML can hold it (a GGUF's blocks, a package's codes), f16 of floats, else int8. Embedding
+     * and head: NULL: int8, or as weights where these have 8 bits or more. */
     const char *weights, *embedding, *head;
     bool fit_groups; /* where a group does not divide: the largest smaller one that does; otherwise an error */
     const struct teg_calibration *calibration; /* of this model: columns that matter lose less; NULL: none */
@@ -689,6 +689,13 @@ struct teg_convert_options {
     void *progress_ctx;
     void (*on_weight)(void *ctx, const struct teg_convert_weight *weight); /* after its package is whole; may be NULL */
     void *on_weight_ctx;
+    /* "NAME=RULE", "op:TYPE=RULE", or "skip" for RULE (f16): see teg_quantize_options. NAME is the tensor's in the
+     * source, TYPE linear, gather (the embedding) or lm_head. */
+    const char *const *patterns;
+    size_t n_patterns;
+    uint64_t part_bytes;    /* ane: as many parts as keep the weights of each below this; 0: n_parts alone says */
+    bool enumerated_shapes; /* portable: calls of 1, 2, 4, … and chunk tokens only, which is what the Neural Engine
+                               takes of flexible shapes; otherwise any number up to chunk */
 };
 
 TEG_API void teg_convert_options_default(struct teg_convert_options *options);
@@ -698,6 +705,9 @@ struct teg_convert_report {
     uint64_t shared_bytes;                /* not written, because equal bytes were there */
     uint64_t spec_bytes;
     uint32_t n_weights, n_packages;
+    /* Kullback-Leibler divergence of the next token, in nats, that errors of this size caused in models of this kind
+     * (docs/CONVERT.md says how near that comes): a guess before --check's measurement. */
+    double predicted_kl;
 };
 
 /* Writes the model `input` (whatever teg_model_open takes, a package only where it is recognised) as the package
@@ -743,13 +753,16 @@ struct teg_quantize_options {
     void *progress_ctx;
     void (*on_weight)(void *ctx, const struct teg_quantize_weight *weight); /* when all is whole; may be NULL */
     void *on_weight_ctx;
+    bool again; /* weights that are encoded already get another encoding, from the numbers that they have; f16: decoded
+                 */
 };
 TEG_API void teg_quantize_options_default(struct teg_quantize_options *options);
 
 /* Writes the package at `input` again, as `output` (which must end in ".mlpackage"), its dense weights encoded and all
- * else as it is, tokenizer files included. The program must be of iOS 18 or later. NaN and infinities in a weight are
- * an error that names row and column. `report` may be NULL. On failure nothing is left under the output's name that was
- * not there before. Any number of calls may run at once. */
+ * else as it is, tokenizer files included. A program before iOS 18 gets the forms that its system has (int8 by channel
+ * or tensor, palettes by tensor, pruning alone), one of iOS 15 becomes one of iOS 16; any other rule is an error that
+ * names what it needs. NaN and infinities in a weight are an error that names row and column. `report` may be NULL. On
+ * failure nothing is left under the output's name that was not there before. Any number of calls may run at once. */
 TEG_API enum teg_status teg_quantize_package(const char *input, const char *output,
                                              const struct teg_quantize_options *options,
                                              struct teg_convert_report *report, struct teg_error *err);

@@ -6,20 +6,20 @@
  * A weight is made when the writer reaches it and is gone when it is written, so what is held is the graph's tables and
  * the writer's budget, not the model. A model in parts is lowered and written part by part into one folder, which gets
  * its name when the last part is whole. */
-#include <errno.h>
-#include <ftw.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/check.h"
+#include "base/filemap.h"
 #include "base/options.h"
 #include "build/build.h"
 #include "convert_model.h"
+#include "dtype/encoding.h"
 #include "package.h"
-#include "quant/policy.h"
 
-enum { DEFAULT_CONTEXT = 4096, DEFAULT_CHUNK = 256, MOST_PARTS = 64 };
+enum { DEFAULT_CONTEXT = 4096, DEFAULT_CHUNK = 256 };
 
 void teg_convert_options_default(struct teg_convert_options *options)
 {
@@ -29,26 +29,14 @@ void teg_convert_options_default(struct teg_convert_options *options)
 
 /* ---- options ---- */
 
-struct job {
-    struct teg_convert_options o;
-    struct teg_convert_input in;
-    struct teg_lower_options lower;
-    struct teg_quant_rule rules[3]; /* weights, embedding, head */
-    const char *output;
-    struct teg_pool *pool;
-    uint64_t done, total; /* of all parts, for progress */
-    struct teg_convert_report report;
-    struct teg_error *err;
-};
-
-static enum teg_status bad(const struct job *j, const char *option, const char *expected, const char *found)
+static enum teg_status bad(const struct teg_convert_job *j, const char *option, const char *expected, const char *found)
 {
     FAIL(j->err, TEG_ERR_ARGUMENT, "cannot convert: %s: expected %s, found '%.60s'; choose one of them", option,
          expected, found);
 }
 
-static enum teg_status choose(const struct job *j, const char *option, const char *text, const char *const *names,
-                              size_t n, const char *all, int *value)
+static enum teg_status choose(const struct teg_convert_job *j, const char *option, const char *text,
+                              const char *const *names, size_t n, const char *all, int *value)
 {
     for (size_t i = 0; i < n; i++)
         if (strcmp(text, names[i]) == 0) {
@@ -58,49 +46,76 @@ static enum teg_status choose(const struct job *j, const char *option, const cha
     return bad(j, option, all, text);
 }
 
-static enum teg_status read_rules(struct job *j)
+static enum teg_status read_rules(struct teg_convert_job *j)
 {
-    const char *const texts[3] = {j->o.weights, j->o.embedding, j->o.head};
-    static const char *const names[3] = {"weights", "embedding", "head"};
-    for (size_t i = 0; i < 3; i++) {
-        const char *text = texts[i];
-        if (!text) {
-            j->rules[i] = teg_quant_end_rule(&j->rules[0]);
-            continue;
-        }
-        if (strcmp(text, "keep") == 0) {
-            j->lower.keep_blocks = true;
-            text = "int8";
-        }
-        if (!teg_quant_rule_parse(text, &j->rules[i]))
-            return bad(j, names[i],
-                       "keep, f16, int8, int4, uint8, uint4, lut8, lut6, lut4, lut3, lut2 or lut1, with /tensor, "
-                       "/channel or /GROUP after it",
-                       text);
-        j->rules[i].fit = j->rules[i].fit || j->o.fit_groups;
-    }
-    return TEG_OK;
+    const bool fit = j->o.fit_groups;
+    TRY(teg_convert_read_rule("convert", "weights", j->o.weights, fit, &j->policy.weights, j->err));
+    j->policy.embedding = j->policy.head = teg_quant_end_rule(&j->policy.weights);
+    if (j->o.embedding)
+        TRY(teg_convert_read_rule("convert", "embedding", j->o.embedding, fit, &j->policy.embedding, j->err));
+    if (j->o.head)
+        TRY(teg_convert_read_rule("convert", "head", j->o.head, fit, &j->policy.head, j->err));
+    return teg_convert_read_patterns("convert", j->o.patterns, j->o.n_patterns, fit, &j->in.arena, &j->policy, j->err);
 }
 
 static void rule_of(void *ctx, const char *name, bool embedding, bool head, uint64_t rows, uint64_t columns,
                     struct teg_quant_rule *rule)
 {
-    const struct job *const j = ctx;
-    (void)name;
-    (void)rows;
-    (void)columns;
-    *rule = j->rules[embedding ? 1 : head ? 2 : 0];
+    const struct teg_convert_job *const j = ctx;
+    const char *const op = embedding ? "gather" : head ? "lm_head" : "linear", *why;
+    const struct teg_quant_subject subject = {name, op, embedding, head, rows * columns};
+    const struct teg_quant_rule *const chosen = teg_quant_choose(&j->policy, &subject, &why);
+    *rule = chosen ? *chosen : (struct teg_quant_rule){.method = TEG_QUANT_F16, .bits = 16};
 }
 
 static const float *importance_of(void *ctx, const char *name, uint64_t columns)
 {
-    const struct job *const j = ctx;
+    const struct teg_convert_job *const j = ctx;
     size_t n = 0;
     const float *const found = teg_calibration_columns(j->o.calibration, name, &n);
     return n == columns ? found : NULL;
 }
 
-static enum teg_status read_sizes(struct job *j)
+/* ---- memory ---- */
+
+static void release(const void *data, size_t n_bytes)
+{
+    const size_t in_page = (uintptr_t)data % (size_t)sysconf(_SC_PAGESIZE);
+    const struct teg_filemap map = {(const uint8_t *)data - in_page, in_page + n_bytes};
+    teg_filemap_release(&map, in_page, n_bytes);
+}
+
+static void release_codes(const struct teg_encoding *e, size_t row, size_t n_rows)
+{
+    for (size_t i = 0, first = 0; i < e->n_parts; first += e->parts[i++].n_rows) {
+        const struct teg_encoding_part *const part = &e->parts[i];
+        const size_t from = teg_max(row, first), to = teg_min(row + n_rows, first + part->n_rows);
+        const uint8_t *bytes;
+        if (from >= to || !part->is_mapped)
+            continue;
+        const size_t n_bytes = teg_encoding_code_bytes(part, e->columns, from - first, to - from, &bytes);
+        release(bytes, n_bytes);
+    }
+}
+
+/* Only what is known to lie in a mapped file: pages that are nobody's copy would be lost. */
+static void release_rows(void *ctx, const struct teg_value *value, uint64_t row, uint64_t n_rows)
+{
+    const struct teg_convert_job *const j = ctx;
+    const struct teg_tensor *const t =
+        j->in.source && value->name ? teg_source_tensor(j->in.source, value->name) : NULL;
+    const uint8_t *const data = value->data;
+    const size_t rows = value->shape.rank == 2 ? (size_t)value->shape.dims[0] : 1;
+    if (value->encoding)
+        release_codes(value->encoding, (size_t)row, (size_t)n_rows);
+    else if (t && data >= t->data && value->n_bytes <= t->n_bytes &&
+             (size_t)(data - t->data) <= t->n_bytes - value->n_bytes)
+        release(data + value->n_bytes / rows * row, value->n_bytes / rows * (size_t)n_rows);
+}
+
+/* ---- sizes ---- */
+
+static enum teg_status read_sizes(struct teg_convert_job *j)
 {
     const uint32_t own = j->in.hparams.context;
     struct teg_lower_options *const l = &j->lower;
@@ -117,10 +132,11 @@ static enum teg_status read_sizes(struct job *j)
     l->buckets = j->o.buckets;
     l->n_buckets = (uint32_t)j->o.n_buckets;
     l->force = j->o.ignore_rules;
+    l->enumerated = j->o.enumerated_shapes;
     return TEG_OK;
 }
 
-static enum teg_status read_options(struct job *j)
+static enum teg_status read_options(struct teg_convert_job *j)
 {
     static const char *const profiles[] = {"portable", "ane"}, *const forms[] = {"two-pass", "online", "split"};
     int profile = 0, form = TEG_SOFTMAX_TWO_PASS;
@@ -132,12 +148,13 @@ static enum teg_status read_options(struct job *j)
         return bad(j, "target", "iOS18, iOS26, macOS15 or another system and its version", j->o.target);
     if (version < 9)
         FAIL(j->err, TEG_ERR_ARGUMENT,
-             "cannot convert: target: expected iOS18, macOS15 or later, which have states and several functions, found "
-             "%.40s; choose a later one",
+             "cannot convert: target: expected iOS18, macOS15, watchOS11, tvOS18, visionOS2 or later, found %.40s: the "
+             "cache of keys and values is a state (read_state, write_state), and several functions in one package are "
+             "of opset CoreML8, too; choose a later one",
              j->o.target);
-    if (!j->o.n_parts || j->o.n_parts > MOST_PARTS)
-        FAIL(j->err, TEG_ERR_ARGUMENT, "cannot convert: parts: expected 1 to %d, found %u; choose fewer", MOST_PARTS,
-             j->o.n_parts);
+    if (!j->o.n_parts || j->o.n_parts > TEG_CONVERT_MOST_PARTS)
+        FAIL(j->err, TEG_ERR_ARGUMENT, "cannot convert: parts: expected 1 to %d, found %u; choose fewer",
+             TEG_CONVERT_MOST_PARTS, j->o.n_parts);
     j->lower.profile = (enum teg_profile)profile;
     j->lower.softmax = (enum teg_softmax)form;
     j->lower.spec_version = version;
@@ -145,6 +162,8 @@ static enum teg_status read_options(struct job *j)
     j->lower.rule_ctx = j;
     j->lower.importance = j->o.calibration ? importance_of : NULL;
     j->lower.importance_ctx = j;
+    j->lower.release = release_rows;
+    j->lower.release_ctx = j;
     return read_rules(j);
 }
 
@@ -205,11 +224,11 @@ static void close_input(struct teg_convert_input *in)
 
 static bool forward_progress(void *ctx, uint64_t done, uint64_t total)
 {
-    const struct job *const j = ctx;
+    const struct teg_convert_job *const j = ctx;
     return !j->o.progress || j->o.progress(j->o.progress_ctx, j->done + done, j->done + total);
 }
 
-static void report_weights(struct job *j, struct teg_lowered *lowered)
+static void report_weights(struct teg_convert_job *j, struct teg_lowered *lowered)
 {
     for (size_t i = 0; i < teg_lowered_n_weights(lowered); i++) {
         const struct teg_lowered_weight *const w = teg_lowered_weight(lowered, i);
@@ -229,6 +248,13 @@ static void report_weights(struct job *j, struct teg_lowered *lowered)
             (void)snprintf(out.encoding, sizeof out.encoding, "kept");
         else
             teg_quant_rule_format(&w->rule, out.encoding);
+        teg_divergence_add(&j->divergence, &(struct teg_divergence_weight){.rule = &w->rule,
+                                                                           .rows = w->rows,
+                                                                           .columns = w->columns,
+                                                                           .relative_error = w->report.relative_error,
+                                                                           .embedding = w->embedding,
+                                                                           .head = w->head,
+                                                                           .calibrated = w->calibrated});
         j->report.n_weights++;
         j->report.source_bytes += out.source_bytes;
         if (j->o.on_weight)
@@ -236,10 +262,10 @@ static void report_weights(struct job *j, struct teg_lowered *lowered)
     }
 }
 
-static enum teg_status write_package(struct job *j, struct teg_lowered *lowered, const char *path)
+static enum teg_status write_package(struct teg_convert_job *j, struct teg_lowered *lowered, const char *path)
 {
     const struct teg_convert_lowered how = {&j->o, &j->lower};
-    const bool is_alone = j->o.n_parts == 1;
+    const bool is_alone = !teg_convert_in_parts(j);
     struct teg_emit_report report = {0};
     const struct teg_emit_options options = {.allocator = j->o.allocator,
                                              .replace = j->o.replace && is_alone,
@@ -260,7 +286,7 @@ static enum teg_status write_package(struct job *j, struct teg_lowered *lowered,
     return TEG_OK;
 }
 
-static enum teg_status lower_and_write(struct job *j, const char *path)
+enum teg_status teg_convert_write(struct teg_convert_job *j, const char *path)
 {
     struct teg_lowered *lowered = NULL;
     TRY(teg_lower(j->in.graph, &j->lower, j->o.allocator, &lowered, j->err));
@@ -269,96 +295,9 @@ static enum teg_status lower_and_write(struct job *j, const char *path)
     return status;
 }
 
-/* ---- parts ---- */
-
-static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-    (void)st;
-    (void)type;
-    (void)ftw;
-    return remove(path);
-}
-
-static enum teg_status io_fail(const struct job *j, const char *doing, const char *path)
-{
-    FAIL(j->err, TEG_ERR_IO, "cannot convert: expected to %s '%.160s', found: %s; check the folder's permissions",
-         doing, path, strerror(errno));
-}
-
-static enum teg_status write_small(const struct job *j, const char *path, const void *bytes, size_t n_bytes)
-{
-    FILE *const f = fopen(path, "wb");
-    const bool is_written = f && fwrite(bytes, 1, n_bytes, f) == n_bytes && fflush(f) == 0 && fsync(fileno(f)) == 0;
-    const bool is_closed = f && fclose(f) == 0;
-    return is_written && is_closed ? TEG_OK : io_fail(j, "write", path);
-}
-
-/* tegula.json: docs/FORMATS.md. */
-static enum teg_status write_join(const struct job *j, const char *folder, uint32_t n)
-{
-    struct teg_buf out = {0};
-    struct teg_text text = {0};
-    const char *const path = teg_arena_printf((struct teg_arena *)&j->in.arena, "%s/tegula.json", folder);
-    teg_buf_printf(&out, "{\n  \"format\": 1,\n  \"context\": %u,\n  \"chunk\": %u,\n", j->lower.context,
-                   j->lower.chunk);
-    if (j->in.n_items)
-        teg_buf_printf(&out, "  \"tokenizer\": \"%s\",\n", j->in.items[0].name);
-    teg_buf_puts(&out, "  \"parts\": [\n");
-    for (uint32_t i = 0; i < n; i++)
-        teg_buf_printf(&out,
-                       "    {\"path\": \"part-%u.mlpackage\", \"functions\": {\"prefill\": \"prefill\", \"decode\": "
-                       "\"decode\"}}%s\n",
-                       i + 1, i + 1 < n ? "," : "");
-    teg_buf_puts(&out, "  ]\n}\n");
-    TRY(teg_buf_take(&out, &text, "tegula.json", j->err));
-    const enum teg_status status =
-        path ? write_small(j, path, text.bytes, text.n_bytes) : teg_base_fail_memory(j->err, "path", 0);
-    teg_text_free(&text);
-    return status;
-}
-
-static enum teg_status write_parts_into(struct job *j, const char *folder)
-{
-    uint32_t first[MOST_PARTS], n = 0;
-    TRY(teg_lower_parts(j->in.graph, &j->lower, 0, j->o.n_parts, first, MOST_PARTS, &n, j->err));
-    const uint32_t n_layers = teg_lower_n_layers(j->in.graph);
-    for (uint32_t i = 0; i < n; i++) {
-        const char *const path = teg_arena_printf(&j->in.arena, "%s/part-%u.mlpackage", folder, i + 1);
-        if (!path)
-            return teg_base_fail_memory(j->err, "path", strlen(folder));
-        j->lower.first_layer = first[i];
-        j->lower.n_layers = (i + 1 < n ? first[i + 1] : n_layers) - first[i];
-        TRY(lower_and_write(j, path));
-    }
-    for (size_t i = 0; i < j->in.n_items; i++) {
-        const struct teg_emit_item *const item = &j->in.items[i];
-        const char *const path = teg_arena_printf(&j->in.arena, "%s/%s", folder, item->name);
-        if (!path)
-            return teg_base_fail_memory(j->err, "path", strlen(folder));
-        TRY(write_small(j, path, item->bytes.bytes, item->bytes.n_bytes));
-    }
-    return write_join(j, folder, n);
-}
-
-/* A folder that is not there, and stays so until all parts are whole. */
-static enum teg_status write_parts(struct job *j)
-{
-    const char *const hidden = teg_arena_printf(&j->in.arena, "%s.%ld.tmp", j->output, (long)getpid());
-    if (!hidden)
-        return teg_base_fail_memory(j->err, "path", strlen(j->output));
-    if (mkdir(hidden, 0777) != 0)
-        return io_fail(j, "make folder", hidden);
-    enum teg_status status = write_parts_into(j, hidden);
-    if (status == TEG_OK && rename(hidden, j->output) != 0)
-        status = io_fail(j, "rename to", j->output);
-    if (status != TEG_OK)
-        (void)nftw(hidden, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
-    return status;
-}
-
 /* ---- all ---- */
 
-static enum teg_status prepare(struct job *j, const char *input)
+static enum teg_status prepare(struct teg_convert_job *j, const char *input)
 {
     const struct teg_allocator *const allocator = teg_allocator_or_default(j->o.allocator);
     teg_arena_init(&j->in.arena, allocator);
@@ -374,7 +313,7 @@ static enum teg_status prepare(struct job *j, const char *input)
 }
 
 /* What can be said before hours of work. */
-static enum teg_status check_output(const struct job *j)
+static enum teg_status check_output(const struct teg_convert_job *j)
 {
     static const char ending[] = ".mlpackage";
     size_t n = strlen(j->output);
@@ -383,14 +322,15 @@ static enum teg_status check_output(const struct job *j)
         n--;
     const bool is_package =
         n > sizeof ending - 1 && memcmp(j->output + n - (sizeof ending - 1), ending, sizeof ending - 1) == 0;
-    if (is_package == (j->o.n_parts > 1))
+    const bool in_parts = teg_convert_in_parts(j);
+    if (is_package == in_parts)
         FAIL(j->err, TEG_ERR_ARGUMENT, "cannot convert: %.160s: expected %s, found another name; choose one", j->output,
-             j->o.n_parts > 1 ? "the name of a folder for the parts, without .mlpackage"
-                              : "a name that ends in .mlpackage");
+             in_parts ? "the name of a folder for the parts, without .mlpackage" : "a name that ends in .mlpackage");
     const bool is_there = lstat(j->output, &st) == 0;
-    if (is_there && j->o.n_parts > 1)
+    if (is_there && in_parts && !teg_convert_is_parts(j->output))
         FAIL(j->err, TEG_ERR_ARGUMENT,
-             "cannot convert: %.160s: expected no file or folder of that name for the parts, found one; remove it",
+             "cannot convert: %.160s: expected no file or folder of that name for the parts, or one that holds parts, "
+             "found another; remove it",
              j->output);
     if (is_there && !j->o.replace)
         FAIL(
@@ -400,7 +340,7 @@ static enum teg_status check_output(const struct job *j)
     return TEG_OK;
 }
 
-static enum teg_status convert(struct job *j, const char *input)
+static enum teg_status convert(struct teg_convert_job *j, const char *input)
 {
     TRY(check_output(j));
     TRY(prepare(j, input));
@@ -408,18 +348,19 @@ static enum teg_status convert(struct job *j, const char *input)
     if (j->o.n_threads != 1)
         TRY(teg_pool_new(j->o.n_threads ? j->o.n_threads : (size_t)sysconf(_SC_NPROCESSORS_ONLN), j->o.allocator,
                          &j->pool, j->err));
-    return j->o.n_parts > 1 ? write_parts(j) : lower_and_write(j, j->output);
+    return teg_convert_in_parts(j) ? teg_convert_write_parts(j) : teg_convert_write(j, j->output);
 }
 
 enum teg_status teg_convert(const char *input, const char *output, const struct teg_convert_options *options,
                             struct teg_convert_report *report, struct teg_error *err)
 {
-    struct job j = {.output = output, .err = err};
+    struct teg_convert_job j = {.output = output, .err = err};
     teg_convert_options_default(&j.o);
     TRY(teg_options_read(&j.o, sizeof j.o, options, err));
     const enum teg_status status = convert(&j, input);
     teg_pool_free(j.pool);
     close_input(&j.in);
+    j.report.predicted_kl = teg_divergence_of(&j.divergence);
     if (status == TEG_OK && report)
         *report = j.report;
     return status;
@@ -428,7 +369,7 @@ enum teg_status teg_convert(const char *input, const char *output, const struct 
 enum teg_status teg_convert_explain(const char *input, const struct teg_convert_options *options, struct teg_text *text,
                                     struct teg_error *err)
 {
-    struct job j = {.output = "", .err = err};
+    struct teg_convert_job j = {.output = "", .err = err};
     struct teg_buf out = {0};
     teg_convert_options_default(&j.o);
     TRY(teg_options_read(&j.o, sizeof j.o, options, err));

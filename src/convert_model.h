@@ -1,5 +1,5 @@
 /* convert_model.h: what the files behind teg_convert share: convert_model.c (the way from a model to a package),
- * convert_items.c (what goes along with it). */
+ * convert_parts.c (to several), convert_items.c (what goes along with it), convert_rules.c (encodings as options). */
 #ifndef TEG_CONVERT_MODEL_H
 #define TEG_CONVERT_MODEL_H
 
@@ -9,6 +9,7 @@
 #include "pass/lower.h"
 #include "pass/raise.h"
 #include "program.h"
+#include "quant/policy.h"
 #include "tok/tok.h"
 
 enum { TEG_CONVERT_MOST_ITEMS = 4 };
@@ -34,6 +35,31 @@ struct teg_convert_input {
 enum teg_status teg_convert_items(struct teg_convert_input *in, struct teg_error *err);
 void teg_convert_items_free(struct teg_convert_input *in);
 
+/* An option's rule; `verb` ("convert") and the option's name are for the message. */
+enum teg_status teg_convert_read_rule(const char *verb, const char *option, const char *text, bool fit,
+                                      struct teg_quant_rule *rule, struct teg_error *err);
+/* Sets policy->patterns. */
+enum teg_status teg_convert_read_patterns(const char *verb, const char *const *texts, size_t n, bool fit,
+                                          struct teg_arena *arena, struct teg_quant_policy *policy,
+                                          struct teg_error *err);
+
+/* ---- the divergence that errors let expect (convert_divergence.c) ---- */
+
+struct teg_divergence {
+    double n[3], loss[3]; /* of layers, embedding, head */
+};
+struct teg_divergence_weight {
+    const struct teg_quant_rule *rule;
+    uint64_t rows, columns;
+    double relative_error;
+    bool embedding, head, calibrated;
+};
+void teg_divergence_add(struct teg_divergence *d, const struct teg_divergence_weight *weight);
+/* Nats a token. */
+double teg_divergence_of(const struct teg_divergence *d);
+
+/* ---- what the metadata say ---- */
+
 struct teg_convert_lowered { /* what the metadata say */
     const struct teg_convert_options *options;
     const struct teg_lower_options *lower;
@@ -41,5 +67,33 @@ struct teg_convert_lowered { /* what the metadata say */
 /* The model card and user-defined metadata of the program; texts lie in its arena. */
 enum teg_status teg_convert_describe(const struct teg_convert_input *in, const struct teg_convert_lowered *how,
                                      struct teg_mil_program *program, struct teg_error *err);
+
+struct teg_convert_job {
+    struct teg_convert_options o;
+    struct teg_convert_input in;
+    struct teg_lower_options lower;
+    struct teg_quant_policy policy;
+    const char *output;
+    struct teg_pool *pool;
+    uint64_t done, total; /* of all parts, for progress */
+    struct teg_divergence divergence;
+    struct teg_convert_report report;
+    struct teg_error *err;
+};
+
+/* One package of lower's layers, as `path`. */
+enum teg_status teg_convert_write(struct teg_convert_job *j, const char *path);
+
+/* ---- parts (convert_parts.c) ---- */
+
+enum { TEG_CONVERT_MOST_PARTS = 64 };
+static inline bool teg_convert_in_parts(const struct teg_convert_job *j)
+{
+    return j->o.n_parts > 1 || j->o.part_bytes;
+}
+/* A folder that tegula.json makes one model of. */
+bool teg_convert_is_parts(const char *path);
+/* All parts, their tokenizer and join, as folder j->output. */
+enum teg_status teg_convert_write_parts(struct teg_convert_job *j);
 
 #endif

@@ -33,34 +33,7 @@ struct job {
 
 static enum teg_status read_rule(const struct job *j, const char *option, const char *text, struct teg_quant_rule *rule)
 {
-    if (!teg_quant_rule_parse(text, rule))
-        FAIL(j->err, TEG_ERR_ARGUMENT,
-             "cannot quantize: %s: expected f16, int8, int4, uint8, uint4, lut8, lut6, lut4, lut3, lut2 or lut1, with "
-             "/tensor, /channel or /GROUP and flags after it, found '%.60s'; see 'tegula help quantize'",
-             option, text);
-    rule->fit = rule->fit || j->o.fit_groups;
-    return TEG_OK;
-}
-
-static enum teg_status read_patterns(struct job *j)
-{
-    struct teg_quant_pattern *const patterns = teg_arena_array(&j->in.arena, j->o.n_patterns, sizeof *patterns);
-    if (!patterns)
-        return teg_base_fail_memory(j->err, "patterns", j->o.n_patterns * sizeof *patterns);
-    for (size_t i = 0; i < j->o.n_patterns; i++) {
-        char *const text = teg_arena_string(&j->in.arena, j->o.patterns[i], strlen(j->o.patterns[i]));
-        if (!text)
-            return teg_base_fail_memory(j->err, "patterns", strlen(j->o.patterns[i]));
-        if (!teg_quant_pattern_parse(text, &patterns[i]))
-            FAIL(j->err, TEG_ERR_ARGUMENT,
-                 "cannot quantize: pattern %zu: expected NAME=RULE or op:TYPE=RULE, with skip or a rule such as "
-                 "int4/32, found '%.60s'; see 'tegula help quantize'",
-                 i + 1, j->o.patterns[i]);
-        patterns[i].rule.fit = patterns[i].rule.fit || j->o.fit_groups;
-    }
-    j->policy.patterns = patterns;
-    j->policy.n_patterns = j->o.n_patterns;
-    return TEG_OK;
+    return teg_convert_read_rule("quantize", option, text, j->o.fit_groups, rule, j->err);
 }
 
 static enum teg_status read_options(struct job *j)
@@ -72,7 +45,8 @@ static enum teg_status read_options(struct job *j)
     if (j->o.head)
         TRY(read_rule(j, "head", j->o.head, &j->policy.head));
     j->policy.threshold = j->o.threshold_elements;
-    return read_patterns(j);
+    return teg_convert_read_patterns("quantize", j->o.patterns, j->o.n_patterns, j->o.fit_groups, &j->in.arena,
+                                     &j->policy, j->err);
 }
 
 /* What can be said before the work. */
@@ -127,6 +101,7 @@ static const float *importance_of(void *ctx, const char *name, uint64_t columns)
 
 static void report_weights(const struct job *j, struct teg_convert_report *report)
 {
+    struct teg_divergence divergence = {0};
     for (size_t i = 0; i < teg_compressed_count(j->compressed); i++) {
         const struct teg_compressed_weight *const w = teg_compressed_weight(j->compressed, i);
         struct teg_quantize_weight out = {
@@ -143,12 +118,20 @@ static void report_weights(const struct job *j, struct teg_convert_report *repor
                                                  .exact = w->why || w->report.exact};
         if (!w->why) {
             teg_quant_rule_format(&w->rule, out.weight.encoding);
+            teg_divergence_add(&divergence, &(struct teg_divergence_weight){.rule = &w->rule,
+                                                                            .rows = w->rows,
+                                                                            .columns = w->columns,
+                                                                            .relative_error = w->report.relative_error,
+                                                                            .embedding = w->embedding,
+                                                                            .head = w->head,
+                                                                            .calibrated = w->calibrated});
             report->n_weights++;
             report->source_bytes += w->report.source_bytes;
         }
         if (j->o.on_weight)
             j->o.on_weight(j->o.on_weight_ctx, &out);
     }
+    report->predicted_kl = teg_divergence_of(&divergence);
 }
 
 static enum teg_status quantize(struct job *j, const char *input, struct teg_convert_report *report)
@@ -157,7 +140,7 @@ static enum teg_status quantize(struct job *j, const char *input, struct teg_con
     TRY(check_output(j));
     TRY(read_options(j));
     TRY(open_input(j, input));
-    const struct teg_compress_options how = {&j->policy, j->o.calibration ? importance_of : NULL, j};
+    const struct teg_compress_options how = {&j->policy, j->o.again, j->o.calibration ? importance_of : NULL, j};
     TRY(teg_compress(j->mil, &how, &j->compressed, j->err));
     if (j->o.n_threads != 1)
         TRY(teg_pool_new(j->o.n_threads ? j->o.n_threads : (size_t)sysconf(_SC_NPROCESSORS_ONLN), j->o.allocator,

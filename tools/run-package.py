@@ -161,7 +161,8 @@ class Function:
         for operation in block.get(3, []):
             kind, inputs, outputs = self.read_op(message(operation), weights)
             if kind == "const" or kind.startswith("constexpr_"):
-                self.weights[outputs[0][0]] = kind, inputs, outputs[0][1]
+                for place, (name, dtype) in enumerate(outputs):
+                    self.weights[name] = kind, inputs, dtype, place
             else:
                 self.ops.append((kind, inputs, outputs))
         last = {}
@@ -191,11 +192,12 @@ class Function:
         return text(one(op, 1)), inputs, outputs
 
     def weight(self, name, half):
-        kind, inputs, dtype = self.weights[name]
+        kind, inputs, dtype, place = self.weights[name]
         if kind == "const":
             return inputs()
         args = {key: self.weight(b, half) if isinstance(b, str) else b for key, (b,) in inputs.items()}
-        return rounded(OPS[kind](args), dtype, half)
+        result = OPS[kind](args)
+        return rounded(result[place] if isinstance(result, tuple) else result, dtype, half)
 
     def arguments(self, inputs, values, half):
         args = {}
@@ -356,6 +358,16 @@ def sparse(a):
     return out
 
 
+def sparse_of(decode, mask, data):
+    """The op's dense form where the mask is set: codes of pruned places are 0 and not looked at."""
+    def run(a):
+        chosen = a[mask].astype(bool)
+        codes = np.zeros(chosen.shape, a[data].dtype)
+        codes[chosen] = a[data]
+        return a[mask], decode({**a, "data": codes, "indices": codes})[chosen]
+    return run
+
+
 def cast(a):
     kind = {"fp16": "f8", "fp32": "f8", "int32": "i8", "bool": "?"}.get(a["dtype"], "i8")
     return np.asarray(a["x"]).astype(kind)
@@ -403,6 +415,8 @@ OPS = {
     "range_1d": lambda a: np.arange(int(a["start"]), int(a["end"]), int(a["step"])),
     "tile": lambda a: np.tile(a["x"], whole(a["reps"])),
     "constexpr_blockwise_shift_scale": blockwise, "constexpr_lut_to_dense": lut, "constexpr_sparse_to_dense": sparse,
+    "constexpr_sparse_blockwise_shift_scale": sparse_of(blockwise, "data_mask", "nonzero_data"),
+    "constexpr_lut_to_sparse": sparse_of(lut, "indices_mask", "indices_nonzero_data"),
 }
 
 

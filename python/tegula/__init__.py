@@ -7,7 +7,8 @@ every format that the library reads. See docs/PYTHON.md.
 from ._native import TegulaError, library_path, version
 from ._units import ComputeUnit
 from ._language import LanguageModel
+from ._packages import convert, quantize
 from . import models
 
 __version__ = version()
-__all__ = ["ComputeUnit", "LanguageModel", "TegulaError", "library_path", "models", "version"]
+__all__ = ["ComputeUnit", "LanguageModel", "TegulaError", "convert", "library_path", "models", "quantize", "version"]

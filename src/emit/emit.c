@@ -291,34 +291,28 @@ static void remove_tree(const char *path)
     (void)nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-/* Exchanges two names in one step where the system can. */
-static bool exchange(const char *a, const char *b)
+/* In one step where the system can; elsewhere the old one steps aside, and for a moment there is none. */
+bool teg_emit_swap(const char *fresh, const char *target)
 {
+    char aside[4096];
 #if defined(__linux__) && defined(SYS_renameat2)
     enum { EXCHANGE = 2 };
-    return syscall(SYS_renameat2, AT_FDCWD, a, AT_FDCWD, b, EXCHANGE) == 0;
+    if (syscall(SYS_renameat2, AT_FDCWD, fresh, AT_FDCWD, target, EXCHANGE) == 0)
+        return true;
 #elif defined(__APPLE__)
-    return renamex_np(a, b, RENAME_SWAP) == 0;
-#else
-    (void)a;
-    (void)b;
-    return false;
+    if (renamex_np(fresh, target, RENAME_SWAP) == 0)
+        return true;
 #endif
-}
-
-/* Elsewhere the old one steps aside; for a moment there is none. */
-static bool step_aside(const struct folder *f, const char *target)
-{
-    const char *const old = teg_arena_printf(&f->e->arena, "%s-old", f->path);
-    if (!old || rename(target, old) != 0)
+    const int n = snprintf(aside, sizeof aside, "%s-old", fresh);
+    if (n < 0 || (size_t)n >= sizeof aside || rename(target, aside) != 0)
         return false;
-    if (rename(f->path, target) != 0) {
+    if (rename(fresh, target) != 0) {
         const int why = errno;
-        (void)rename(old, target);
+        (void)rename(aside, target);
         errno = why;
         return false;
     }
-    remove_tree(old);
+    (void)rename(aside, fresh);
     return true;
 }
 
@@ -330,13 +324,11 @@ static enum teg_status publish(struct folder *f)
     if (is_there && !f->e->options->replace)
         EMIT_FAIL(f->e, TEG_ERR_ARGUMENT,
                   "expected no file of that name, found one that came meanwhile; remove it, or allow replacing");
-    if (is_there && exchange(f->path, target)) {
-        remove_tree(f->path); /* the old one has the hidden name now */
-        f->path = NULL;
-    } else if (is_there ? step_aside(f, target) : rename(f->path, target) == 0)
-        f->path = NULL;
-    else
+    if (is_there ? !teg_emit_swap(f->path, target) : rename(f->path, target) != 0)
         return io_fail(f->e, "rename to", target);
+    if (is_there)
+        remove_tree(f->path); /* the old one has the hidden name now */
+    f->path = NULL;
     return TEG_OK;
 }
 

@@ -44,4 +44,8 @@ enum teg_status teg_emit_package(const struct teg_mil_program *program, const ch
                                  const struct teg_emit_options *options, struct teg_emit_report *report,
                                  struct teg_error *err);
 
+/* Gives the folder `fresh` the name `target`, which another has; that one is called `fresh` then. False: errno, and all
+ * is as it was. */
+bool teg_emit_swap(const char *fresh, const char *target);
+
 #endif

@@ -262,6 +262,8 @@ static enum teg_status write_item(struct writer *w, struct item *item, const str
         TRY(put(w, value, bytes.bytes, &item->records[i]));
         w->done += value->n_bytes;
     }
+    if (item->deferred && item->deferred->written)
+        item->deferred->written(item->deferred);
     return TEG_OK;
 }
 

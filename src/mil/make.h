@@ -23,6 +23,8 @@ struct teg_mil_deferred {
     const void *ctx; /* the maker's */
     uint64_t key;    /* which weight */
     size_t cost;     /* bytes of memory that making takes, for the writer's budget */
+    /* All parts are in the file: what they were made from will not be read again soon. May be NULL. */
+    void (*written)(const struct teg_mil_deferred *weight);
 };
 
 struct teg_mil_maker; /* a program being made */

@@ -5,6 +5,10 @@
  * weights: a gathered table is one where its rows multiply something that does not come from it (cos and sin of RoPE),
  * or where they hold two numbers only (masks).
  *
+ * A weight that is encoded already may get another encoding; it is decoded to what the program says it is, and the ops
+ * that held it go. Programs before iOS 18 get the forms that their opset has; those of iOS 15, which has none, become
+ * programs of iOS 16.
+ *
  * Nothing is encoded here: the constants become deferred ones (mil/make.h), whose bytes the writer asks for. */
 #ifndef TEG_PASS_COMPRESS_H
 #define TEG_PASS_COMPRESS_H
@@ -14,6 +18,7 @@
 
 struct teg_compress_options {
     const struct teg_quant_policy *policy;
+    bool again; /* weights that are encoded already too */
     /* Importance of the columns of a weight, [columns], or NULL. */
     const float *(*importance)(void *ctx, const char *name, uint64_t columns);
     void *importance_ctx;

@@ -24,6 +24,8 @@ static const struct {
 struct finder {
     const struct teg_mil_program *p;
     struct usage *usage;
+    const struct teg_mil_block *block; /* the function's */
+    bool again;
 };
 
 static const struct teg_mil_var *arg_var(const struct finder *f, const struct teg_mil_op *op, const char *name)
@@ -63,9 +65,18 @@ static bool find_axes(const struct finder *f, const struct teg_mil_op *op, enum 
     return true;
 }
 
-static bool is_float(const struct teg_mil_var *v)
+static bool is_encoded(const struct finder *f, teg_mil_var_id id)
 {
-    return v->constant && v->constant->bytes && v->type.kind == TEG_MIL_TENSOR &&
+    const struct source s = {f->p, f->block, id};
+    return teg_source_maker(&s) != NULL;
+}
+
+/* Constants of floats, dense or encoded. */
+static bool is_float(const struct finder *f, teg_mil_var_id id)
+{
+    const struct teg_mil_var *const v = &f->p->vars[id];
+    const bool is_known = v->constant ? v->constant->bytes != NULL : is_encoded(f, id);
+    return is_known && v->type.kind == TEG_MIL_TENSOR &&
            (v->type.dtype == TEG_MIL_FP16 || v->type.dtype == TEG_MIL_FP32);
 }
 
@@ -94,25 +105,33 @@ static void add_use(struct usage *to, const struct usage *u)
     }
 }
 
+static struct usage use_of_arg(const struct finder *f, const struct teg_mil_op *op, const char *arg, teg_mil_var_id id)
+{
+    struct usage u = use_of(f, op, arg, (uint32_t)f->p->vars[id].type.rank);
+    if (u.role == ROLE_WEIGHT && !f->again && !f->p->vars[id].constant)
+        u = (struct usage){.role = ROLE_OTHER, .op = op, .why = "encoded already (--again encodes it anew)"};
+    return u;
+}
+
 /* Blocks nest TEG_MIL_MAX_BLOCK_DEPTH deep at most. */
 static void walk(struct finder *f, const struct teg_mil_block *block)
 {
     for (size_t i = 0; i < block->n_ops; i++) {
         const struct teg_mil_op *const op = &block->ops[i];
-        for (size_t a = 0; a < op->n_args; a++)
+        const bool is_form = strncmp(op->type, "constexpr_", 10) == 0; /* parts of a weight, not weights */
+        for (size_t a = 0; a < op->n_args && !is_form; a++)
             for (size_t k = 0; k < op->args[a].n_vars; k++) {
                 const teg_mil_var_id id = op->args[a].vars[k];
-                const struct teg_mil_var *const v = &f->p->vars[id];
-                if (!is_float(v) || v->type.rank < 2)
+                if (!is_float(f, id) || f->p->vars[id].type.rank < 2)
                     continue;
-                const struct usage u = use_of(f, op, op->args[a].name, (uint32_t)v->type.rank);
+                const struct usage u = use_of_arg(f, op, op->args[a].name, id);
                 add_use(&f->usage[id], &u);
             }
         for (size_t b = 0; b < op->n_blocks; b++)
             walk(f, &op->blocks[b]);
     }
     for (size_t i = 0; i < block->n_outputs; i++)
-        if (is_float(&f->p->vars[block->outputs[i]]))
+        if (is_float(f, block->outputs[i]))
             f->usage[block->outputs[i]] = (struct usage){.role = ROLE_OTHER, .why = "an output"};
 }
 
@@ -125,8 +144,7 @@ static teg_mil_var_id weight_of(const struct finder *f, const struct teg_mil_op 
         for (size_t i = 0; i < sizeof weight_args / sizeof *weight_args; i++)
             if (strcmp(op->type, weight_args[i].op) == 0 && strcmp(op->args[a].name, weight_args[i].arg) == 0) {
                 const teg_mil_var_id id = op->args[a].vars[0];
-                const struct teg_mil_var *const v = &f->p->vars[id];
-                if (is_float(v) && v->type.rank >= 2)
+                if (is_float(f, id) && f->p->vars[id].type.rank >= 2)
                     return id;
             }
     return TEG_MIL_NO_VAR;
@@ -169,29 +187,19 @@ static enum teg_status find_heads(const struct finder *f, const struct teg_mil_f
 
 /* ---- tables ---- */
 
-static float element(const struct teg_mil_const *c, size_t i)
-{
-    uint16_t half;
-    float single;
-    if (c->type.dtype == TEG_MIL_FP16) {
-        memcpy(&half, c->bytes + 2 * i, sizeof half);
-        return teg_f16_to_f32(half);
-    }
-    memcpy(&single, c->bytes + 4 * i, sizeof single);
-    return single;
-}
-
 /* The first, the middle and the last row hold two numbers at most. */
 static bool looks_like_mask(const struct teg_mil_const *c)
 {
+    if (!c) /* encoded: who did that took it for a weight */
+        return false;
     const size_t rows = (size_t)c->type.dims[0], columns = (size_t)c->type.dims[1];
     const size_t sample[] = {0, rows / 2, rows - 1};
     for (size_t s = 0; s < 3; s++) {
         const size_t at = sample[s] * columns;
-        const float first = element(c, at);
+        const float first = teg_dense_element(c->type.dtype, c->bytes, at);
         float second = first;
         for (size_t i = 1; i < columns; i++) {
-            const float x = element(c, at + i);
+            const float x = teg_dense_element(c->type.dtype, c->bytes, at + i);
             if (x != first && second == first)
                 second = x;
             if (x != first && x != second)
@@ -274,9 +282,9 @@ static enum teg_status rule_out_tables(struct finder *f, const struct teg_mil_fu
 }
 
 enum teg_status teg_compress_find(const struct teg_mil_program *program, const struct teg_mil_function *function,
-                                  struct usage *usage, struct teg_error *err)
+                                  bool again, struct usage *usage, struct teg_error *err)
 {
-    struct finder f = {program, usage};
+    struct finder f = {program, usage, &function->block, again};
     walk(&f, &function->block);
     TRY(find_heads(&f, function, err));
     return rule_out_tables(&f, function, err);

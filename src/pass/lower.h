@@ -45,6 +45,7 @@ struct teg_lower_options {
     uint32_t n_buckets;             /* ane: further functions for shorter contexts */
     const uint32_t *buckets;        /* their contexts, ascending */
     uint32_t spec_version;          /* 9: iOS 18; 0: the same */
+    bool enumerated;                /* portable: T is 1, 2, 4, … or the chunk, not any number */
     uint32_t first_layer, n_layers; /* of one part (ane): see teg_lower_parts; n_layers 0: all */
     bool force; /* a rule of the profile that the model cannot keep is no error (explain names it) */
     /* Which encoding a weight gets; what is not a matrix of the model (tables, norms) is never asked about. NULL: half
@@ -55,7 +56,9 @@ struct teg_lower_options {
     /* Weights of the squared error [columns] of that tensor, which outlive the program; NULL, of both: none. */
     const float *(*importance)(void *ctx, const char *name, uint64_t columns);
     void *importance_ctx;
-    bool keep_blocks; /* GGUF blocks that have an exact Core ML encoding keep their numbers */
+    /* Rows of a constant that were written: their pages may be given back. NULL: nobody wants to know. */
+    void (*release)(void *ctx, const struct teg_value *value, uint64_t row, uint64_t n_rows);
+    void *release_ctx;
 };
 
 /* The graph must outlive the program: weights are made from its constants when they are written. */
@@ -70,8 +73,9 @@ void teg_lowered_free(struct teg_lowered *lowered);
 struct teg_lowered_weight {
     const char *name; /* the tensor's */
     uint64_t rows, columns;
-    struct teg_quant_rule rule; /* asked for */
-    bool made, kept_blocks;
+    struct teg_quant_rule asked, rule; /* what was asked for, what it has (see kept_blocks) */
+    bool embedding, head;              /* what it is used for; neither: in a layer */
+    bool made, kept_blocks, calibrated;
     struct teg_quant_report report;
 };
 size_t teg_lowered_n_weights(const struct teg_lowered *lowered);

@@ -210,10 +210,16 @@ static var input(struct lowerer *l, const char *name, enum teg_mil_dtype dtype, 
                                 .dtype = dtype,
                                 .rank = rank,
                                 .has_shape = true};
+    int64_t shapes[40][TEG_MIL_MAX_RANK];
     for (uint32_t d = 0; d < rank; d++) {
         f.shape[d] = f.lower[d] = f.upper[d] = dims[d];
         if (most > 1 && d == 1)
             f.upper[d] = most;
+    }
+    for (uint64_t t = 1; l->o->enumerated && !l->c->fixed && most > 1 && t < 2 * (uint64_t)most; t *= 2) {
+        memcpy(shapes[f.n_enumerated], f.shape, sizeof f.shape);
+        shapes[f.n_enumerated++][1] = (int64_t)teg_min((size_t)t, most); /* the chunk is the last */
+        f.enumerated = (const int64_t(*)[TEG_MIL_MAX_RANK])shapes;
     }
     return teg_mil_make_input(l->m, &f);
 }

@@ -65,10 +65,12 @@ struct weight {
     uint64_t begin, rows, columns; /* rows begin … begin + rows - 1 of the result's order */
     const struct order *orders;    /* that its rows are moved by */
     uint32_t n_orders;
-    const float *importance; /* [columns] or NULL */
-    bool keep_blocks;
+    const float *importance;   /* [columns] or NULL */
+    bool keeps;                /* the source's own encoding */
     struct teg_quantized form; /* without bytes */
     struct teg_mil_deferred deferred;
+    void (*release)(void *ctx, const struct teg_value *value, uint64_t row, uint64_t n_rows);
+    void *release_ctx;
     struct teg_lowered_weight *report; /* filled by the maker's thread */
     struct weight *next;
 };

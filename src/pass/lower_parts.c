@@ -110,10 +110,10 @@ static void explain_all(const struct lowerer *l, struct teg_buf *out)
 static void explain_portable(const struct lowerer *l, struct teg_buf *out)
 {
     teg_buf_printf(out,
-                   "one function for 1 to %u tokens a call, ids and positions in, logits of the last row out: what "
+                   "one function for %s%u tokens a call, ids and positions in, logits of the last row out: what "
                    "sample loops expect\n"
                    "states k_cache and v_cache: ST01: at most two a program\n",
-                   l->o->chunk);
+                   l->o->enumerated ? "1, 2, 4, … " : "1 to ", l->o->chunk);
 }
 
 static void explain_fixed(const struct lowerer *l, struct teg_buf *out)

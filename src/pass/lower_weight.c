@@ -75,6 +75,18 @@ static enum teg_status make_half(const struct weight *w, struct teg_arena *arena
     return TEG_OK;
 }
 
+/* The codes of a package. */
+static enum teg_status make_again(const struct weight *w, struct teg_arena *arena, struct teg_quantized *made,
+                                  struct teg_error *err)
+{
+    TRY(teg_quant_keep(w->value->encoding, w->begin, &w->form, w->value->name, arena, made, err));
+    w->report->report = (struct teg_quant_report){.exact = true};
+    for (size_t i = 0; i < TEG_QUANT_PART_COUNT; i++)
+        w->report->report.source_bytes += made->parts[i].n_bytes;
+    return TEG_OK;
+}
+
+/* The blocks of a GGUF. */
 static enum teg_status make_kept(const struct weight *w, struct teg_arena *arena, struct teg_quantized *made,
                                  struct teg_error *err)
 {
@@ -122,9 +134,14 @@ static enum teg_status make(const struct teg_mil_deferred *deferred, struct teg_
     struct teg_quantized made = {0};
     if (w->form.rule.method == TEG_QUANT_F16 && !w->form.sparse) {
         TRY(make_half(w, arena, &made.parts[TEG_QUANT_DATA], err));
-        w->report->report = (struct teg_quant_report){.source_bytes = w->value->n_bytes, .bits_per_weight = 16};
+        const uint64_t all = w->value->shape.rank == 2 ? (uint64_t)w->value->shape.dims[0] : w->rows;
+        w->report->report = (struct teg_quant_report){.source_bytes = w->value->n_bytes / all * w->rows,
+                                                      .bits_per_weight = 16,
+                                                      .exact = w->value->dtype == TEG_DTYPE_F16 && !w->value->encoding};
     } else {
-        TRY(w->keep_blocks ? make_kept(w, arena, &made, err) : make_quantized(w, arena, &made, err));
+        TRY(!w->keeps            ? make_quantized(w, arena, &made, err)
+            : w->value->encoding ? make_again(w, arena, &made, err)
+                                 : make_kept(w, arena, &made, err));
     }
     uint64_t total = 0;
     for (size_t i = 0; i < TEG_QUANT_PART_COUNT; i++) {
@@ -136,10 +153,17 @@ static enum teg_status make(const struct teg_mil_deferred *deferred, struct teg_
         total += made.parts[i].n_bytes;
     }
     w->report->report.bytes = total;
-    if (w->keep_blocks)
+    if (w->keeps)
         w->report->report.bits_per_weight = 8.0 * (double)total / ((double)w->rows * (double)w->columns);
     w->report->made = true;
     return TEG_OK;
+}
+
+static void written(const struct teg_mil_deferred *deferred)
+{
+    const struct weight *const w = deferred->ctx;
+    if (w->release)
+        w->release(w->release_ctx, w->value, w->begin, w->rows);
 }
 
 /* ---- forms ---- */
@@ -173,16 +197,26 @@ static enum teg_status unique_bits(struct lowerer *l, const struct weight *w, st
     return status;
 }
 
+static bool is_float(enum teg_dtype dtype)
+{
+    return dtype == TEG_DTYPE_F32 || dtype == TEG_DTYPE_F16 || dtype == TEG_DTYPE_BF16;
+}
+
 /* Types, groups and sizes of the weight's parts. */
 static enum teg_status settle(struct lowerer *l, struct weight *w, const struct teg_quant_rule *wanted)
 {
     struct teg_quant_rule rule = *wanted;
     const struct teg_value *const v = w->value;
-    const bool is_half = rule.method == TEG_QUANT_F16 && rule.sparsity == 0 && rule.keep_n == 0;
-    if (l->o->keep_blocks && !v->encoding && teg_quant_reencode_layout(v->dtype, w->rows, w->columns, &w->form)) {
-        w->keep_blocks = true;
+    if (rule.keep)
+        w->keeps = v->encoding
+                       ? !w->n_orders && teg_quant_keep_layout(v->encoding, v->dtype, w->begin, w->rows, &w->form)
+                       : teg_quant_reencode_layout(v->dtype, w->rows, w->columns, &w->form);
+    if (w->keeps)
         return TEG_OK;
-    }
+    if (rule.keep && !v->encoding && is_float(v->dtype))
+        rule = (struct teg_quant_rule){.method = TEG_QUANT_F16, .bits = 16};
+    rule.keep = false;
+    const bool is_half = rule.method == TEG_QUANT_F16 && rule.sparsity == 0 && rule.keep_n == 0;
     if (rule.method == TEG_QUANT_PALETTE && rule.table == TEG_QUANT_UNIQUE)
         TRY(unique_bits(l, w, &rule));
     if (!is_half)
@@ -206,8 +240,11 @@ static struct weight *find_weight(struct lowerer *l, const struct weight_use *us
         l->o->rule(l->o->rule_ctx, v->name, use->embedding, use->head, rows, columns, &rule);
     for (struct weight *w = all->weights; w; w = w->next)
         if (w->value == v && w->begin == use->begin && w->rows == rows && same_orders(w, orders, n_orders) &&
-            same_rule(&w->report->rule, &rule))
+            same_rule(&w->report->asked, &rule)) {
+            w->report->embedding |= use->embedding;
+            w->report->head |= use->head;
             return w;
+        }
     struct weight *const w = teg_arena_array(&all->arena, 1, sizeof *w);
     struct teg_lowered_weight *const report = teg_arena_array(&all->arena, 1, sizeof *report);
     if (!w || !report) {
@@ -224,12 +261,21 @@ static struct weight *find_weight(struct lowerer *l, const struct weight_use *us
                              l->o->importance ? l->o->importance(l->o->importance_ctx, v->name, columns) : NULL,
                          .report = report};
     const enum teg_status status = settle(l, w, &rule);
-    *report = (struct teg_lowered_weight){
-        .name = v->name, .rows = rows, .columns = columns, .rule = rule, .kept_blocks = w->keep_blocks};
-    w->deferred = (struct teg_mil_deferred){.make = make, .ctx = w, .key = all->n_weights};
+    *report = (struct teg_lowered_weight){.name = v->name,
+                                          .rows = rows,
+                                          .columns = columns,
+                                          .rule = w->form.rule,
+                                          .asked = rule,
+                                          .embedding = use->embedding,
+                                          .head = use->head,
+                                          .calibrated = w->importance != NULL,
+                                          .kept_blocks = w->keeps};
+    w->deferred = (struct teg_mil_deferred){.make = make, .written = written, .ctx = w, .key = all->n_weights};
+    w->release = l->o->release;
+    w->release_ctx = l->o->release_ctx;
     for (size_t i = 0; i < TEG_QUANT_PART_COUNT; i++)
         w->deferred.cost += w->form.parts[i].n_bytes;
-    if (w->form.rule.method != TEG_QUANT_F16 && !w->keep_blocks)
+    if (w->form.rule.method != TEG_QUANT_F16 && !w->keeps)
         w->deferred.cost += (size_t)rows * columns * sizeof(float);
     teg_lower_keep(l, status);
     w->next = all->weights;

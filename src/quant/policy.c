@@ -87,5 +87,6 @@ struct teg_quant_rule teg_quant_end_rule(const struct teg_quant_rule *weights)
     rule.sparsity = 0;
     rule.keep_n = rule.keep_of = 0;
     rule.fit = weights->fit;
+    rule.keep = weights->keep;
     return rule;
 }

@@ -48,6 +48,7 @@ struct teg_quant_rule {
     bool plain; /* palettes by k-means: all values count alike, so the error is the least there is. Otherwise large ones
                    count more where no importance is given: the better guess, see docs/PERFORMANCE.md */
     uint32_t vector;          /* palettes: columns of one entry, 1, 2 or 4 */
+    bool keep;                /* the source's own encoding where it has one; else the rest of this rule */
     float sparsity;           /* share of the smallest values set to zero first; 0: none */
     uint32_t keep_n, keep_of; /* or: of each keep_of values of a row at most keep_n are kept; 0: none */
 };
@@ -118,8 +119,18 @@ enum teg_status teg_quant_reencode(enum teg_dtype dtype, const void *data, uint6
                                    const char *name, struct teg_arena *arena, struct teg_quantized *result,
                                    bool *possible, struct teg_error *err);
 
+/* A matrix in one of the encodings of packages, or some of its rows, again as an encoded weight: the same codes, scales
+ * and tables, so the same numbers. False: there is none (scales in fp32, rows that cut a table in two, parts that
+ * differ). */
+struct teg_encoding;
+bool teg_quant_keep_layout(const struct teg_encoding *encoding, enum teg_dtype dtype, uint64_t row, uint64_t n_rows,
+                           struct teg_quantized *layout);
+enum teg_status teg_quant_keep(const struct teg_encoding *encoding, uint64_t row, const struct teg_quantized *layout,
+                               const char *name, struct teg_arena *arena, struct teg_quantized *result,
+                               struct teg_error *err);
+
 /* A rule as options write it: WORD[/GRAIN][,FLAG]…
- *   WORD   f16, int8, uint8, int4, uint4, lut8, lut6, lut4, lut3, lut2, lut1
+ *   WORD   f16, int8, uint8, int4, uint4, lut8, lut6, lut4, lut3, lut2, lut1, keep (else int8/channel)
  *   GRAIN  tensor, channel, or a number: the group (default: int8 channel, int4 32, lut6 and lut8 tensor, others 16)
  *   FLAG   sym (8 bits: the default), asym (4 bits: the default), float (asym with fp16 offsets), minmax (no search),
  *          kmeans, plain (see above), uniform, unique, v2, v4, fit, sparse=0.5, 2:4

@@ -27,6 +27,7 @@ static const struct word {
     {"lut3", TEG_QUANT_PALETTE, 3, false, TEG_QUANT_PER_BLOCK, 16},
     {"lut2", TEG_QUANT_PALETTE, 2, false, TEG_QUANT_PER_BLOCK, 16},
     {"lut1", TEG_QUANT_PALETTE, 1, false, TEG_QUANT_PER_BLOCK, 16},
+    {"keep", TEG_QUANT_LINEAR, 8, true, TEG_QUANT_PER_CHANNEL, 0}, /* the last: int8 is found first */
 };
 
 enum { N_WORDS = sizeof words / sizeof *words, MOST_TEXT = 64 };
@@ -77,7 +78,8 @@ static bool read_word(struct text t, struct teg_quant_rule *rule)
                                             .search = true,
                                             .grain = words[i].grain,
                                             .group = words[i].group,
-                                            .vector = 1};
+                                            .vector = 1,
+                                            .keep = strcmp(words[i].word, "keep") == 0};
             return true;
         }
     return false;
@@ -86,7 +88,7 @@ static bool read_word(struct text t, struct teg_quant_rule *rule)
 static bool read_grain(struct text t, struct teg_quant_rule *rule)
 {
     rule->group = 0;
-    if (rule->method == TEG_QUANT_F16)
+    if (rule->method == TEG_QUANT_F16 || rule->keep)
         return false;
     if (is(t, "tensor"))
         rule->grain = TEG_QUANT_PER_TENSOR;
@@ -127,6 +129,8 @@ static bool read_n_of_m(struct text t, struct teg_quant_rule *rule)
 static bool read_flag(struct text t, struct teg_quant_rule *rule)
 {
     static const char *const tables[] = {"kmeans", "uniform", "unique"};
+    if (rule->keep)
+        return is(t, "fit");
     const bool linear = rule->method == TEG_QUANT_LINEAR, palette = rule->method == TEG_QUANT_PALETTE;
     if (linear && (is(t, "sym") || is(t, "asym") || is(t, "float"))) {
         rule->symmetric = is(t, "sym");
@@ -177,9 +181,13 @@ void teg_quant_rule_format(const struct teg_quant_rule *rule, char text[MOST_TEX
     char grain[12] = "", sparse[24] = "";
     const char *word = "f16", *kind = "";
     for (size_t i = 0; i < N_WORDS; i++)
-        if (rule->method == words[i].method && rule->bits == words[i].bits &&
+        if (rule->method == words[i].method && rule->bits == words[i].bits && strcmp(words[i].word, "keep") != 0 &&
             (!linear || rule->is_signed == words[i].is_signed))
             word = words[i].word;
+    if (rule->keep) {
+        snprintf(text, MOST_TEXT, "keep");
+        return;
+    }
     if (linear || palette) {
         if (rule->grain == TEG_QUANT_PER_BLOCK)
             snprintf(grain, sizeof grain, "/%u", rule->group);

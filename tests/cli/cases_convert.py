@@ -185,12 +185,17 @@ def refused():
         ((llama, "-o", out, "--weights", "int4/48"), 1, "expected", "divide"),
         ((llama, "-o", out, "--weights", "int4/32", "--group-size", "16"), 2, "--group-size", "keep one"),
         ((llama, "-o", out, "--granularity", "tensor", "--group-size", "16"), 2, "--group-size"),
-        ((llama, "-o", out, "--target", "iOS17"), 1, "expected iOS18", "iOS17"),
+        ((llama, "-o", out, "--target", "iOS17"), 1, "expected iOS18", "iOS17", "read_state", "CoreML8"),
+        ((llama, "-o", out, "--target", "watchOS10"), 1, "watchOS11", "found watchOS10"),
+        ((llama, "-o", out, "--rule", "blk"), 1, "cannot convert: pattern 1: expected NAME=RULE", "found 'blk'"),
+        ((llama, "-o", out, "--weights", "keep/32"), 1, "weights", "expected keep"),
+        ((llama, "-o", os.path.join(empty, "x"), "--profile", "ane", "--part-size", "100"), 1, "rule", "in one part"),
+        ((llama, "-o", out, "--shapes", "some"), 2, "range or enumerated"),
         ((llama, "-o", out, "--target", "Windows"), 1, "target", "Windows"),
         ((llama, "-o", out, "--ctx", "1M"), 1, "ctx", "expected at most", "1048576"),
         ((llama, "-o", out, "--profile", "mps"), 2, "portable or ane", "mps"),
         ((llama, "-o", out, "--split", "2"), 1, "a folder for the parts"),
-        ((llama, "-o", empty, "--split", "2"), 1, "expected no file or folder of that name"),
+        ((llama, "-o", empty, "--split", "2", "--force"), 1, "expected no file or folder of that name"),
         ((llama, "-o", os.path.join(empty, "x"), "--split", "2", "--profile", "portable"), 1, "portable"),
         ((llama, "-o", out, "--profile", "ane", "--chunk", "30"), 1, "rule SH"),
         ((llama, "-o", place("nowhere/x.mlpackage")), 1, "No such file"),
@@ -210,6 +215,84 @@ def existing():
     expect_error(run("convert", TINY / "phi3", "-o", place("e.mlpackage"), "--force", "--weights", "int4/7"), 1,
                  "divide")
     expect_equal(pathlib.Path(place("e.mlpackage"), "Manifest.json").read_bytes(), before, "manifest")
+
+
+@test()
+def existing_parts():
+    """convert --split --force: a folder of parts is replaced whole, another folder never"""
+    options = ("--split", "2", "--profile", "ane", "--chunk", "32", "--ctx", "128", "--ignore-rules")
+    shutil.rmtree(place("again"), ignore_errors=True)
+    convert(TINY / "llama", "again", *options)
+    expect_error(run("convert", TINY / "qwen3", "-o", place("again"), *options), 1, "found one", "--force")
+    pathlib.Path(place("again"), "old").write_text("x")
+    convert(TINY / "qwen3", "again", *options)
+    expect(not os.path.exists(place("again/old")), "the old folder is still there")
+    expect(distance(logits(TINY / "qwen3"), logits(place("again"))) < 0.02, "logits differ")
+    expect(not [n for n in os.listdir(FOLDER.name) if ".tmp" in n], os.listdir(FOLDER.name))
+
+
+@test()
+def part_sizes():
+    """convert --part-size: as many parts as the limit asks for"""
+    shutil.rmtree(place("small"), ignore_errors=True)
+    result = convert(TINY / "llama", "small", "--part-size", "120k", "--profile", "ane", "--chunk", "32", "--ctx", "128",
+                     "--ignore-rules", "--json")
+    expect(json.loads(result.out)["packages"] >= 2, result.text)
+    for part in pathlib.Path(place("small")).glob("*.mlpackage"):
+        size = os.path.getsize(part / "Data/com.apple.CoreML/weights/weight.bin")
+        expect(size < 160 << 10, f"{part.name}: {size}")
+    expect(distance(logits(TINY / "llama"), logits(place("small"))) < 0.02, "logits differ")
+
+
+@test()
+def rules_by_name():
+    """convert --rule, --skip: by tensor and by op, as quantize has them"""
+    result = convert(TINY / "llama.gguf", "n.mlpackage", "--weights", "int4/16", "--fit", "--rule", "*ffn_down*=lut6",
+                     "--rule", "op:gather=f16", "--skip", "blk.0.attn_q*", "--json")
+    encodings = {w["name"]: w["encoding"] for w in json.loads(result.out)["weights"]}
+    expect(all(e.startswith("lut6") for n, e in encodings.items() if "ffn_down" in n), encodings)
+    expect_equal(encodings["blk.0.attn_q.weight"], "f16", "skipped")
+    expect(encodings["token_embd.weight"].startswith("f16"), encodings)
+    expect(encodings["blk.1.attn_q.weight"].startswith("int4"), encodings)
+
+
+@test()
+def pruned_and_vectors():
+    """convert: pruned weights and palettes of vectors, in both profiles, give what NumPy gives"""
+    ane = ("--profile", "ane", "--chunk", "32", "--ctx", "128", "--ignore-rules")
+    for weights in ("int8,sparse=0.3", "lut4/tensor,2:4", "f16,sparse=0.3", "lut6/tensor,v2"):
+        for options in ((), ane):
+            convert(TINY / "llama", "v.mlpackage", "--weights", weights, *options)
+            ours, theirs = logits(place("v.mlpackage")), numpy_logits(place("v.mlpackage"))
+            expect(distance(theirs, ours) < 0.02, f"{weights} {options}: {distance(theirs, ours)}")
+
+
+@test()
+def kept():
+    """convert --weights keep: a package's codes go into the new one bit for bit, in either profile"""
+    ane = ("--profile", "ane", "--chunk", "32", "--ctx", "128", "--ignore-rules")
+    for weights in ("int4/16", "int8", "uint4/16", "lut4/8", "lut6/tensor", "int8,asym"):
+        convert(TINY / "llama", "k.mlpackage", "--weights", weights, "--fit")
+        for options in (("--ctx", "96", "--chunk", "16"), ane):
+            result = convert(place("k.mlpackage"), "l.mlpackage", "--weights", "keep", "--json", *options)
+            rows = json.loads(result.out)["weights"]
+            expect(rows and all(w["encoding"] == "kept" and w["exact"] for w in rows), f"{weights}: {rows[:2]}")
+            expect(distance(logits(place("k.mlpackage")), logits(place("l.mlpackage"))) < 0.002, f"{weights} {options}")
+    convert(TINY / "llama", "k.mlpackage")
+    rows = json.loads(convert(place("k.mlpackage"), "l.mlpackage", "--weights", "keep", "--json").out)["weights"]
+    expect(all(w["encoding"] == "f16" for w in rows), rows)
+
+
+@test()
+def enumerated_shapes():
+    """convert --shapes enumerated: calls of 1, 2, 4, ... and the chunk, in the description"""
+    convert(TINY / "llama", "s.mlpackage", "--shapes", "enumerated", "--chunk", "48", "--ctx", "128")
+    inputs = json.loads(run("inspect", place("s.mlpackage"), "--json").out)
+    text = json.dumps(inputs)
+    for n in (1, 2, 4, 8, 16, 32, 48):
+        expect(f"[1, {n}]" in text, f"{n}: {text[:400]}")
+    expect("[1, 64]" not in text, text[:400])
+    expect(distance(logits(TINY / "llama"), logits(place("s.mlpackage"))) < 0.02, "logits differ")
 
 
 @test()

@@ -144,12 +144,62 @@ def same_bytes():
     expect(files[0] == files[1], "weights differ")
 
 
+def encoded():
+    path = place("encoded.mlpackage")
+    if not os.path.exists(path):
+        expect_done(run("convert", TINY / "llama.gguf", "-o", path, "--weights", "lut6/tensor"))
+    return path
+
+
+@test()
+def again():
+    """quantize --again: encoded weights get another encoding, or are decoded; nothing of the old one is left"""
+    before = logits(encoded())
+    for rule, most in (("f16", 0.002), ("int8", 0.05), ("int4/16", 0.5)):
+        report = quantize(encoded(), "again.mlpackage", "--weights", rule, "--again", "--fit", "--threshold", "0")
+        expect(report["weights"] and all(w["encoding"].startswith(rule[:4]) or "int8" in w["encoding"]
+                                         for w in report["weights"]), report["weights"])
+        ops = run("inspect", place("again.mlpackage"), "--ops").text
+        expect("constexpr_lut_to_dense" not in ops, f"{rule}: the palette is still there")
+        found = distance(before, logits(place("again.mlpackage")))
+        expect(found < most, f"{rule}: logits differ by {found}")
+    quantize(source(), "pruned.mlpackage", "--weights", "lut4/tensor,2:4")
+    before = logits(place("pruned.mlpackage"))
+    quantize(place("pruned.mlpackage"), "again.mlpackage", "--weights", "f16", "--again")
+    expect(distance(before, logits(place("again.mlpackage"))) < 0.002, "a pruned weight decodes to something else")
+
+
+@test()
+def before_ios_18():
+    """quantize: programs of iOS 15 to 17 get the forms that these systems have; others are refused by name"""
+    toys = [p for p in (SHARED / "coreml-public" / "crepe-tiny.mlpackage",) if p.exists()]
+    if not toys:
+        raise Skip("no packages beside the checkout")
+    for package in toys:
+        old = json.loads(run("inspect", package, "--json").out)
+        for rule in ("int8", "uint8/tensor,asym", "lut8", "lut4/tensor", "f16,sparse=0.5", "f16,2:4"):
+            report = quantize(package, "old.mlpackage", "--weights", rule)
+            expect(report["weights"], f"{package.name}: no weights")
+            new = json.loads(run("inspect", place("old.mlpackage"), "--json").out)
+            expect(new["spec_version"] <= max(old["spec_version"], 7), f"{rule}: {new['spec_version']}")
+        for rule, words in (("int4", "scales of 4 bits"), ("lut4", "a palette for each group"),
+                            ("int8/8", "scales by blocks"), ("lut3/tensor", "a palette of 8 entries"),
+                            ("int8,2:4", "a pruned weight"), ("lut4/tensor,v2", "several values"),
+                            ("int8,float", "offsets in fp16")):
+            result = run("quantize", package, "-o", place("no.mlpackage"), "--weights", rule)
+            expect_equal(result.code, 1, f"{rule}: {result.err}")
+            expect(words.encode() in result.err and b"iOS 18" in result.err, f"{rule}: {result.err}")
+        report = quantize(package, "old.mlpackage", "--weights", "lut4", "--fit")
+        expect(any(w["encoding"].startswith("lut4/tensor") for w in report["weights"]), report["weights"])
+
+
 @test()
 def refusals():
     """quantize: what cannot be is one sentence, and nothing is left behind"""
     out = place("bad.mlpackage")
     cases = (((TINY / "llama.gguf",), 1, "expected a .mlpackage or .mlmodelc"),
-             ((source(), "--weights", "int9"), 1, "cannot quantize: weights: expected f16, int8"),
+             ((source(), "--weights", "int9"), 1, "cannot quantize: weights: expected keep, f16, int8"),
+             ((encoded(), "--weights", "int4"), 1, "that are encoded already; encode them anew (--again)"),
              ((source(), "--weights", "int4/7"), 1, "or let it fit"),
              ((source(), "--rule", "x"), 1, "cannot quantize: pattern 1: expected NAME=RULE"),
              ((source(), "--embedding", "x"), 1, "cannot quantize: embedding"),

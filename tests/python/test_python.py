@@ -491,6 +491,48 @@ def _():
     expect(np.abs(rows - wanted).max() < 0.02, f"logits differ by {np.abs(rows - wanted).max()}")
 
 
+@test
+def _():
+    """convert: a package that answers as its source; rules, explanation, progress, what is refused"""
+    with tempfile.TemporaryDirectory() as folder:
+        out = pathlib.Path(folder, "a.mlpackage")
+        calls = []
+        report = ct.convert(TINY, out, weights="int8", rules={"*ffn_down*": "lut6/tensor"}, skip=["*attn_q*"],
+                            context=64, chunk=16, threads=1, progress=lambda done, total: calls.append((done, total)))
+        encodings = {w.name: w.encoding for w in report.weights}
+        expect(any(e == "f16" for n, e in encodings.items() if "attn_q" in n), encodings)
+        expect(all(e.startswith("lut6") for n, e in encodings.items() if "ffn_down" in n), encodings)
+        expect(report.packages == 1 and report.weights_bytes > 0 and 0 < report.predicted_kl < 1, report)
+        expect(calls and calls[-1][0] == calls[-1][1] > 0, calls)
+        ids = [5, 6, 7, 8]
+        one, two = (ct.LanguageModel(m, mode="exact").prefill(ids) for m in (TINY, out))
+        expect(np.abs(one - two).max() < 0.1 * np.abs(one).max(), np.abs(one - two).max())
+        raises(ct.TegulaError, lambda: ct.convert(TINY, out), "found one")
+        raises(TypeError, lambda: ct.convert(TINY), "output")
+        raises(TypeError, lambda: ct.convert(TINY, out, skip="abc"), "a list of patterns")
+        raises(ct.TegulaError, lambda: ct.convert(TINY, out, overwrite=True, weights="int5"), "weights", "int5")
+        raises(ct.TegulaError, lambda: ct.convert(TINY, out, overwrite=True, progress=lambda *_: False), "interrupted")
+        raises(ZeroDivisionError, lambda: ct.convert(TINY, out, overwrite=True, progress=lambda *_: 1 // 0))
+        expect(ct.LanguageModel(out, mode="exact").prefill(ids).shape == one.shape, "the package is gone")
+        expect("AT02" in ct.convert(TINY, profile="ane", explain=True, context=64, kv_tile=32, ignore_rules=True))
+        calibrated = ct.convert(TINY, out, overwrite=True, weights="lut4/tensor", calibrate="Hello there, hello. " * 20)
+        expect(calibrated.predicted_kl > 0)
+
+
+@test
+def _():
+    """quantize: a package again in another encoding; what was left alone says why"""
+    with tempfile.TemporaryDirectory() as folder:
+        first, second = pathlib.Path(folder, "a.mlpackage"), pathlib.Path(folder, "b.mlpackage")
+        ct.convert(TINY, first, context=64)
+        report = ct.quantize(first, second, weights="uint8", skip=["*attn_q*"])
+        expect(any(w.encoding.startswith("uint8") and not w.left_alone for w in report.weights), report.weights)
+        expect(any(w.left_alone == "skipped by a pattern" for w in report.weights), report.weights)
+        raises(ct.TegulaError, lambda: ct.quantize(second, first, overwrite=True, skip=["*attn_q*"]), "again")
+        again = ct.quantize(second, first, weights="f16", again=True, overwrite=True)
+        expect(any(w.encoding == "f16" for w in again.weights), again.weights)
+
+
 def main():
     failed = 0
     print(f"1..{len(TESTS)}")

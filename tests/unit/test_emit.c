@@ -155,7 +155,7 @@ static struct teg_mil_program *make_program(const uint64_t *fails)
         const teg_mil_var_id in = teg_mil_make_input(m, &x);
         teg_mil_var_id sum = TEG_MIL_NO_VAR;
         for (uint64_t k = 0; k < N_WEIGHTS; k++) {
-            const struct teg_mil_deferred w = {make_weight, fails, k, 3000};
+            const struct teg_mil_deferred w = {.make = make_weight, .ctx = fails, .key = k, .cost = 3000};
             const teg_mil_var_id q = teg_mil_make_op(
                 m, "constexpr_blockwise_shift_scale", "w",
                 (const struct teg_mil_bind[]){{"data", teg_mil_make_weight(m, "w", TEG_MIL_INT8, 2, shape, &w, 0)},

@@ -187,14 +187,14 @@ static const struct teg_compressed_weight *find(const struct teg_compressed *mad
 }
 
 /* Relative distance of the outputs of the dense and the encoded program. */
-static double distance(const char *text, bool on_grid)
+static double distance_at(const char *text, bool on_grid, uint32_t opset)
 {
     struct temp_dir d = temp_dir_make();
     char dense[128], encoded[128];
     float a[32], b[32];
     double error = 0, square = 0;
     const struct teg_quant_policy policy = policy_of(text);
-    struct teg_mil_program *const plain = make_program(on_grid, 9), *const other = make_program(on_grid, 9);
+    struct teg_mil_program *const plain = make_program(on_grid, opset), *const other = make_program(on_grid, opset);
     temp_path(&d, "dense.mlpackage", dense);
     temp_path(&d, "encoded.mlpackage", encoded);
     const struct teg_compressed *const made = compress(other, &policy);
@@ -217,6 +217,83 @@ static double distance(const char *text, bool on_grid)
     teg_mil_free(other);
     temp_dir_remove(&d);
     return sqrt(error / square);
+}
+
+static double distance(const char *text, bool on_grid)
+{
+    return distance_at(text, on_grid, 9);
+}
+
+/* Programs of iOS 17: one op for each weight, all of it constants. */
+static void older_forms(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        bool on_grid;
+        double most;
+    } cases[] = {{"lut4/tensor", true, 1e-9},       {"lut8", false, 0.02},        {"int8", false, 0.02},
+                 {"uint8,asym", false, 0.02},       {"int8/tensor", false, 0.03}, {"uint8/tensor,asym", false, 0.03},
+                 {"lut4/2,fit", true, 1e-9},        {"int8/2,fit", false, 0.02},  {"lut6/tensor", false, 0.1},
+                 {"lut4/tensor,unique", true, 1e-9}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const double found = distance_at(cases[i].text, cases[i].on_grid, 8);
+        if (!(found < cases[i].most))
+            fail_msg("%s: expected outputs within %g, found %g", cases[i].text, cases[i].most, found);
+    }
+}
+
+/* Encoded, read, encoded otherwise, read: what the first encoding holds is there at the end, and its ops are gone. */
+static void again_from(const char *first, const char *second, uint32_t opset)
+{
+    struct temp_dir d = temp_dir_make();
+    struct teg_error err = {0};
+    struct teg_compressed *made = NULL;
+    char once[128], twice[128];
+    float a[32], b[32];
+    const struct teg_quant_policy one = policy_of(first), two = policy_of(second);
+    struct teg_mil_program *program = make_program(true, opset);
+    temp_path(&d, "once.mlpackage", once);
+    temp_path(&d, "twice.mlpackage", twice);
+    (void)compress(program, &one);
+    write_program(program, once);
+    teg_mil_free(program);
+    assert_int_equal(teg_mil_open(once, NULL, &program, &err), TEG_OK);
+    struct teg_compress_options options = {.policy = &two};
+    assert_int_equal(teg_compress(program, &options, &made, &err), TEG_ERR_ARGUMENT);
+    assert_non_null(
+        strstr(err.message, "that are encoded already; encode them anew (--again), from what they are now"));
+    teg_mil_free(program);
+    assert_int_equal(teg_mil_open(once, NULL, &program, &err), TEG_OK);
+    options.again = true;
+    if (teg_compress(program, &options, &made, &err) != TEG_OK)
+        fail_msg("%s to %s: %s", first, second, err.message);
+    write_program(program, twice);
+    for (size_t i = 0; i < teg_compressed_count(made); i++)
+        if (!teg_compressed_weight(made, i)->why && !(teg_compressed_weight(made, i)->report.relative_error < 1e-6))
+            fail_msg("%s to %s: %s differs", first, second, teg_compressed_weight(made, i)->name);
+    teg_mil_free(program);
+    assert_int_equal(teg_mil_open(twice, NULL, &program, &err), TEG_OK);
+    const struct teg_mil_block *const block = &program->functions[0].block;
+    size_t n_forms = 0;
+    for (size_t i = 0; i < block->n_ops; i++)
+        n_forms += strncmp(block->ops[i].type, "constexpr_", 10) == 0;
+    assert_int_equal(n_forms, two.weights.method == TEG_QUANT_F16 ? 0 : 7);
+    teg_mil_free(program);
+    predict(once, a);
+    predict(twice, b);
+    assert_memory_equal(a, b, sizeof a);
+    temp_dir_remove(&d);
+}
+
+static void encoded_again(void **state)
+{
+    (void)state;
+    again_from("lut4/tensor", "f16", 9);
+    again_from("lut4/tensor", "lut4/2", 9);
+    again_from("lut4/2", "lut8/tensor", 9);
+    again_from("lut4/tensor", "f16", 8);
+    again_from("lut8", "lut4/tensor", 8);
 }
 
 static void what_encodings_hold_is_exact(void **state)
@@ -343,9 +420,12 @@ static void expect_failure(const char *text, uint32_t opset, const char *message
 static void failures(void **state)
 {
     (void)state;
-    expect_failure("int8", 8,
-                   "cannot quantize: function main: expected opset CoreML8 (iOS 18) or later, which has the ops for "
-                   "encoded weights, found CoreML7; export it again for iOS 18");
+    expect_failure(
+        "int4/2", 8,
+        "cannot quantize: embedding: expected int8 or uint8 by channel or tensor, lut8, lut6, lut4, lut2 or "
+        "lut1 by tensor (lut4/tensor), or f16 with pruning, which programs before iOS 18 have ops for, found "
+        "scales of 4 bits, which needs constexpr_blockwise_shift_scale of opset CoreML8 (iOS 18, macOS 15); "
+        "choose one of those, or export the model for iOS 18");
     expect_failure("f16", 9,
                    "cannot quantize: (made): expected a dense weight that a rule applies to, found none; see "
                    "'inspect --weights'");
@@ -363,6 +443,8 @@ static void failures(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(older_forms),
+        cmocka_unit_test(encoded_again),
         cmocka_unit_test(what_encodings_hold_is_exact),
         cmocka_unit_test(outputs_stay_close),
         cmocka_unit_test(roles),
