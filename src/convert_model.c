@@ -18,6 +18,7 @@
 #include "convert_model.h"
 #include "dtype/encoding.h"
 #include "package.h"
+#include "pass/rescale.h"
 
 enum { DEFAULT_CONTEXT = 4096, DEFAULT_CHUNK = 256 };
 
@@ -309,6 +310,7 @@ static enum teg_status prepare(struct teg_convert_job *j, const char *input)
     if (!j->in.path)
         return teg_base_fail_memory(j->err, "path", n);
     TRY(open_input(&j->in, &j->o, allocator, j->err));
+    TRY(teg_rescale(j->in.graph, &j->rescaled, j->err));
     return read_sizes(j);
 }
 
@@ -376,6 +378,10 @@ enum teg_status teg_convert_explain(const char *input, const struct teg_convert_
     enum teg_status status = prepare(&j, input);
     if (status == TEG_OK) {
         teg_lower_explain(j.in.graph, &j.lower, &out);
+        if (j.rescaled)
+            teg_buf_puts(&out,
+                         "the residual stream is divided by 32: beyond 65504 half floats are infinite, and models "
+                         "of this kind go there\n");
         status = teg_buf_take(&out, text, "explanation", err);
     }
     close_input(&j.in);

@@ -40,12 +40,13 @@ def distance(a, b):
     return max(abs(x - y) for x, y in zip(a, b)) / max(abs(x) for x in a)
 
 
-def numpy_logits(package):
+def numpy_logits(package, *options):
     """By tools/run-package.py; skips where there is no NumPy."""
     if subprocess.run([sys.executable, "-c", "import numpy"], capture_output=True).returncode:
         raise Skip("no numpy")
     file = place("numpy.npy")
-    done = subprocess.run([sys.executable, str(ROOT / "tools" / "run-package.py"), package, "--ids", IDS, "-o", file],
+    done = subprocess.run([sys.executable, str(ROOT / "tools" / "run-package.py"), package, "--ids", IDS, "-o", file,
+                           *options],
                           capture_output=True, text=True, timeout=LONG)
     expect_equal(done.returncode, 0, done.stderr[-400:])
     return read_npy(file)[1]
@@ -217,6 +218,37 @@ def existing():
     expect_equal(pathlib.Path(place("e.mlpackage"), "Manifest.json").read_bytes(), before, "manifest")
 
 
+def with_tensor(source, folder, name, change):
+    """A copy of a safetensors directory with other bytes in one tensor: `change` gets them and its element size."""
+    shutil.copytree(source, folder, dirs_exist_ok=True)
+    for file in pathlib.Path(folder).glob("*.safetensors"):
+        data = bytearray(file.read_bytes())
+        n = int.from_bytes(data[:8], "little")
+        tensor = json.loads(data[8:8 + n]).get(name)
+        if tensor:
+            begin, end = (8 + n + at for at in tensor["data_offsets"])
+            data[begin:end] = change(data[begin:end], {"F32": 4, "F16": 2, "BF16": 2}[tensor["dtype"]])
+            os.chmod(file, 0o644)
+            file.write_bytes(data)
+            return
+    raise AssertionError(f"no tensor {name}")
+
+
+@test()
+def beyond_half_floats():
+    """convert: a residual stream that passes 65504, as Gemma 3's does, is written so that half floats hold it"""
+    source = place("large")
+    weight = "model.layers.0.post_feedforward_layernorm.weight"
+    with_tensor(TINY / "gemma3", source, weight, lambda old, size: b"\x1c\x47" * (len(old) // size))  # 39936 as bf16
+    for i, profile in enumerate(((), ("--profile", "ane", "--chunk", "32", "--ctx", "128", "--ignore-rules"))):
+        convert(source, f"l{i}.mlpackage", *profile)
+        expect(distance(logits(place(f"l{i}.mlpackage")), logits(source)) < 0.02, f"{profile}: logits differ")
+        halves = numpy_logits(place(f"l{i}.mlpackage"), "--half")
+        expect(distance(halves, logits(source)) < 0.1, f"{profile}: {distance(halves, logits(source))} in halves")
+    again = run("convert", place("l0.mlpackage"), "--explain")
+    expect("divided by 32" in run("convert", source, "--explain").text and "divided" not in again.text, again.text)
+
+
 @test()
 def existing_parts():
     """convert --split --force: a folder of parts is replaced whole, another folder never"""
@@ -364,19 +396,8 @@ def full_disk():
 def not_a_number():
     """convert: a weight with NaN is named, with its place"""
     source = place("nan")
-    shutil.copytree(TINY / "llama", source, dirs_exist_ok=True)
-    name = "model.layers.0.self_attn.q_proj.weight"
-    for file in pathlib.Path(source).glob("*.safetensors"):
-        data = bytearray(file.read_bytes())
-        n = int.from_bytes(data[:8], "little")
-        tensor = json.loads(data[8:8 + n]).get(name)
-        if tensor:
-            break
-    begin = 8 + n + tensor["data_offsets"][0]
-    size = {"F32": 4, "F16": 2, "BF16": 2}[tensor["dtype"]]
-    data[begin + 5 * size:begin + 6 * size] = b"\xff" * size
-    os.chmod(file, 0o644)
-    file.write_bytes(data)
+    with_tensor(TINY / "llama", source, "model.layers.0.self_attn.q_proj.weight",
+                lambda old, size: old[:5 * size] + b"\xff" * size + old[6 * size:])
     expect_error(run("convert", source, "-o", place("nan.mlpackage"), "--weights", "int8"), 1, "q_proj",
                  "row 0, column 5")
     expect(not os.path.exists(place("nan.mlpackage")), "a package is left")
