@@ -27,6 +27,7 @@ SIZES = dict(vocab_size=V, hidden_size=D, num_hidden_layers=LAYERS, num_attentio
              eos_token_id=2, pad_token_id=0)
 CONFIGS = {"llama": lambda: transformers.LlamaConfig(**SIZES),
            "phi4": lambda: transformers.Phi3Config(**SIZES, partial_rotary_factor=0.75),
+           "qwen3": lambda: transformers.Qwen3Config(**SIZES, head_dim=HEAD),
            "gpt2": lambda: transformers.GPT2Config(vocab_size=V, n_positions=64, n_embd=D, n_layer=LAYERS,
                                                    n_head=HEADS)}
 
@@ -90,6 +91,14 @@ class Fixed(Base):
         return self.run(input_ids, mask, torch.arange(n)[None])
 
 
+class Keep(Base):
+    def forward(self, input_ids, attention_mask):
+        n = input_ids.shape[-1]
+        causal = torch.triu(torch.full((n, n), LOWEST), diagonal=1)[None, None]
+        padding = (1.0 - attention_mask[:, None, None, :].float()) * LOWEST
+        return self.run(input_ids, causal + padding, torch.arange(n)[None])
+
+
 class Stateful(Base):
     def __init__(self, model):
         super().__init__(model)
@@ -138,6 +147,20 @@ class Kept(Base):
         return logits, torch.cat(new[0]), torch.cat(new[1])
 
 
+class Scattered(Base):
+    def forward(self, input_ids, position_ids, causal_mask, past_key_0, past_value_0, past_key_1, past_value_1):
+        kept, n = [[past_key_0, past_key_1], [past_value_0, past_value_1]], input_ids.shape[1]
+        where = position_ids[0].long()[None, None, :, None].expand(1, KV, n, HEAD)
+
+        def update(k, v, i):
+            for cache, new in zip(kept, (k, v)):
+                cache[i] = torch.scatter(cache[i], 2, where, new)
+            return kept[0][i], kept[1][i]
+
+        logits = self.run(input_ids, causal_mask, position_ids, CallerCache(update, CONTEXT))
+        return logits, kept[0][0], kept[1][0], kept[0][1], kept[1][1]
+
+
 def tensor(name, shape, dtype=np.float16):
     return ct.TensorType(name, shape=shape, dtype=dtype)
 
@@ -155,6 +178,8 @@ def interfaces():
     yield "whole", "llama", Whole, *whole, None, [], ct.target.iOS16, half
     yield ("whole_fixed", "llama", Fixed, [tensor("input_ids", (1, N), np.int32)], (zeros(1, N, dtype=ids),), None, [],
            ct.target.iOS17, full)
+    yield ("keep", "qwen3", Keep, [tensor(n, (1, all_), np.int32) for n in ("input_ids", "attention_mask")],
+           (zeros(1, 8, dtype=ids), torch.ones(1, 8, dtype=ids)), None, [], ct.target.iOS16, half)
     yield ("partial", "phi4", Stateful, [tensor(n, (1, some), np.int32) for n in ("input_ids", "position_ids")],
            (zeros(1, 8, dtype=ids), torch.arange(8, dtype=ids)[None]), states, [], ct.target.iOS18, half)
     yield ("growing", "llama", Growing,
@@ -168,6 +193,13 @@ def interfaces():
             tensor("k_cache", cache), tensor("v_cache", cache)],
            (zeros(1, 1, dtype=ids), zeros(1, 1, dtype=ids), zeros(1, 1, 1, CONTEXT), zeros(1, 1, CONTEXT, 1),
             zeros(cache), zeros(cache)), None, ["k_cache_out", "v_cache_out"], ct.target.iOS17, half)
+    layers = [f"{kind}_{i}" for i in range(LAYERS) for kind in ("key", "value")]
+    yield ("scattered", "llama", Scattered,
+           [tensor("input_ids", (1, 4), np.int32), tensor("position_ids", (1, 4), np.int32),
+            tensor("causal_mask", (1, 1, 4, CONTEXT))] + [tensor(f"past_{n}", (1, KV, CONTEXT, HEAD)) for n in layers],
+           (zeros(1, 4, dtype=ids), torch.arange(4, dtype=ids)[None], zeros(1, 1, 4, CONTEXT),
+            *(zeros(1, KV, CONTEXT, HEAD) for _ in layers)),
+           None, [f"present_{n}" for n in layers], ct.target.iOS16, half)
     yield "layer_norm", "gpt2", Whole, *whole, None, [], ct.target.iOS16, half
 
 
