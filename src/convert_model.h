@@ -75,6 +75,7 @@ struct teg_convert_job {
     struct teg_quant_policy policy;
     const char *output;
     struct teg_pool *pool;
+    bool rescaled;        /* the residual stream is divided */
     uint64_t done, total; /* of all parts, for progress */
     struct teg_divergence divergence;
     struct teg_convert_report report;
