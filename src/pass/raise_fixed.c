@@ -194,7 +194,7 @@ static bool cut_constant(struct raiser *r, struct meaning *m, teg_mil_var_id var
     if (n_cut == 1 && n_call == 1)
         return set_rows(r, m, var, cuts);
     if (n_cut == 1 && cuts[0] == CUT_USED) { /* whoever reads it by positions may read the whole */
-        *m = (struct meaning){.kind = CONSTANT, .var = var};
+        *m = (struct meaning){.kind = FIRST_ROWS, .var = var};
         return true;
     }
     return last >= 1 && n_cut == 2 && cuts[last - 1] == CUT_CALL &&
@@ -221,7 +221,7 @@ bool teg_raise_slice_constant(struct raiser *r, struct meaning *m, const struct 
         return true;
     }
     for (uint32_t d = (uint32_t)type->rank; d-- > 0;)
-        if (squeeze[d] && (m->kind == CONSTANT || !teg_view_remove(&m->view, d)))
+        if (squeeze[d] && (m->kind == FIRST_ROWS || !teg_view_remove(&m->view, d)))
             teg_raise_no(r, m, "expected a dimension of one to drop, found more");
     return true;
 }

@@ -91,6 +91,7 @@ bool teg_view_has(const struct view *v, enum axis axis);
 enum kind {
     NOTHING,      /* `why` */
     CONSTANT,     /* var: a const, or the result of a constexpr op */
+    FIRST_ROWS,   /* of a constant: those of all tokens so far */
     INTEGERS,     /* ints: shapes and scalars */
     TOKENS,       /* the token ids, [T] */
     POSITIONS,    /* P + t + add */

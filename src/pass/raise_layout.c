@@ -285,7 +285,8 @@ static void rule_gather(struct raiser *r, struct meaning *m)
         (void)teg_raise_numbers(r, "axis", &axis, 1, &n);
     if (gather_ints(r, m, x, indices))
         return;
-    if (x->kind != CONSTANT) {
+    const bool has_rows = x->kind == CONSTANT || (x->kind == FIRST_ROWS && indices->kind != TOKENS);
+    if (!has_rows) {
         teg_raise_no(r, m, "expected a constant table, found a computed one");
     } else if (indices->kind == TOKENS && indices->add == 0) {
         embed(r, m, indices, x->var, axis);

@@ -104,9 +104,9 @@ void teg_raise_contract(const struct raiser *r, struct teg_buf *out)
     const struct teg_mil_block *const block = &r->function->block;
     size_t n_logits = 0;
     for (size_t i = 0; i < block->n_outputs; i++) {
+        const struct meaning *const m = r->meanings[block->outputs[i]];
         uint32_t state;
-        n_logits += !teg_raise_is_present(r, r->meanings[block->outputs[i]], &state) &&
-                    teg_raise_is_logits(r, vars[block->outputs[i]].name);
+        n_logits += !(m && teg_raise_is_present(r, m, &state)) && teg_raise_is_logits(r, vars[block->outputs[i]].name);
     }
     teg_buf_printf(out, "function   %s\n", r->function->name);
     tokens_line(r, out);
@@ -125,14 +125,15 @@ void teg_raise_contract(const struct raiser *r, struct teg_buf *out)
                            r->states[i].n_writes, (long long)r->context);
     for (size_t i = 0; i < block->n_outputs; i++) {
         const char *const name = vars[block->outputs[i]].name;
+        const struct meaning *const m = r->meanings[block->outputs[i]];
         uint32_t state;
-        if (teg_raise_is_present(r, r->meanings[block->outputs[i]], &state))
+        if (m && teg_raise_is_present(r, m, &state))
             teg_buf_printf(out, "output     %s: the next call's %s\n", name, vars[r->states[state].var].name);
         else if (!teg_raise_is_logits(r, name))
             teg_buf_printf(out, "output     %s: not used\n", name);
         else
             teg_buf_printf(out, "output     %s: logits of %s%s\n", name,
-                           r->meanings[block->outputs[i]]->last ? "the last token" : "every token",
+                           m && m->last ? "the last token" : "every token",
                            n_logits > 1 ? ", a part of the vocabulary" : "");
     }
     teg_buf_printf(out, "weights    %u matrices encoded, %u dense\n", r->n_encoded, r->n_dense);
