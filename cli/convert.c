@@ -193,7 +193,7 @@ static const struct cli_option option_table[] = {
     {.name = "json",
      .type = CLI_FLAG,
      .offset = ARG(json),
-     .help = "print {\"output\", \"packages\", \"bytes\", \"weights\": [...], \"check\"}"},
+     .help = "print {\"output\", \"packages\", \"weights_bytes\", ..., \"weights\": [...], \"check\"}"},
     CLI_TOKENIZER_OPTION(struct convert_args, model),
     CLI_PROGRESS_OPTION(struct convert_args, model),
 };
