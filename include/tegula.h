@@ -260,6 +260,7 @@ enum teg_kv_type {
     TEG_KV_I16, /* 16-bit integers, one scale for each token and head: multiplied as integers */
     TEG_KV_Q8,  /* 8 bits, scale and offset for each 32 components: 9 bits in all; i16 arithmetic */
     TEG_KV_Q4,  /* 4 bits, the same: 5 bits in all */
+    TEG_KV_I8,  /* 8-bit integers, one scale for each token and head: 9 bits in all; multiplied as bytes */
 };
 
 struct teg_session_options {

@@ -181,9 +181,9 @@ static bool wants_fast(const struct teg_model *model, enum teg_mode mode)
 /* A package's states are fp16, and what a device keeps. */
 static enum teg_kv_type default_kv(const struct teg_model *model, bool fast)
 {
-    if (fast && model->plan->attend.integer_gains)
-        return TEG_KV_I16;
-    return fast || model->program || model->emulates ? TEG_KV_F16 : TEG_KV_F32;
+    if (fast)
+        return model->plan->attend.fast;
+    return model->program || model->emulates ? TEG_KV_F16 : TEG_KV_F32;
 }
 
 /* Of a step: what its op is, its weight, and the layer that the weights up to there are named for. */

@@ -2,8 +2,8 @@
  *
  * Integer rows give the same bits (but for the baseline without FMA), so the choice among them is only about time: by
  * a table where the CPU was measured before, else by running each for a moment. A feature flag would be the wrong
- * guess where wide vectors lower the clock. Whether fast mode stores i16 at all must not hang on a measurement, because
- * it changes results: it does wherever there is a row better than the baseline. */
+ * guess where wide vectors lower the clock. Which type fast mode stores must not hang on a measurement, because it
+ * changes results: it is that of the last row that the CPU can run; rows are measured with it where they have it. */
 #include "kernel/attend.h"
 
 #include <time.h>
@@ -18,6 +18,9 @@ static const struct teg_attend_row *const rows[] = {
     &teg_attend_avx2,
     &teg_attend_avxvnni,
     &teg_attend_avx512vnni,
+#elif defined(__aarch64__)
+    &teg_attend_dotprod,
+    &teg_attend_i8mm,
 #endif
 };
 
@@ -25,7 +28,7 @@ enum { N_ROWS = sizeof rows / sizeof rows[0] };
 
 static const char *const type_names[TEG_KV_TYPES] = {
     [TEG_KV_AUTO] = "auto", [TEG_KV_F32] = "f32", [TEG_KV_F16] = "f16", [TEG_KV_BF16] = "bf16",
-    [TEG_KV_I16] = "i16",   [TEG_KV_Q8] = "q8",   [TEG_KV_Q4] = "q4",
+    [TEG_KV_I16] = "i16",   [TEG_KV_Q8] = "q8",   [TEG_KV_Q4] = "q4",   [TEG_KV_I8] = "i8",
 };
 
 /* CPUs on which the rows were timed by bench_kernels. */
@@ -42,6 +45,11 @@ const char *teg_kv_type_name(enum teg_kv_type type)
     return type_names[type];
 }
 
+bool teg_kv_ordered(enum teg_kv_type type)
+{
+    return type == TEG_KV_I8;
+}
+
 size_t teg_kv_page_bytes(enum teg_kv_type type, size_t head_width)
 {
     const size_t elements = 2 * TEG_TILE_TOKENS * head_width;
@@ -53,7 +61,8 @@ size_t teg_kv_page_bytes(enum teg_kv_type type, size_t head_width)
 size_t teg_attend_scratch_floats(size_t head_width)
 {
     const size_t w = attend_round(head_width, ATTEND_BLOCK), n = TEG_ATTENTION_ROWS + 1, tokens = TEG_TILE_TOKENS;
-    const size_t integers = tokens * w + n * (tokens + tokens / 2 + w + 16 + w / 2) + 5 * (n + 15);
+    const size_t words = tokens * w, bytes = n * w + 3 * (n + 15) + w + tokens; /* what only one of the two takes */
+    const size_t integers = n * (tokens + tokens / 2 + w + 16 + w / 2) + 5 * (n + 15) + (words > bytes ? words : bytes);
     const size_t floats = teg_attention_scratch_floats(head_width);
     return integers > floats ? integers : floats;
 }
@@ -116,7 +125,8 @@ static double probe(const struct teg_attend *record)
     return best;
 }
 
-static const struct teg_attend_row *choose(const struct teg_cpu *cpu, enum teg_attend_choice *choice)
+static const struct teg_attend_row *choose(const struct teg_cpu *cpu, enum teg_kv_type *fast,
+                                           enum teg_attend_choice *choice)
 {
     const struct teg_attend_row *best = rows[0];
     size_t n_better = 0;
@@ -126,6 +136,8 @@ static const struct teg_attend_row *choose(const struct teg_cpu *cpu, enum teg_a
             n_better++;
         }
     *choice = TEG_ATTEND_ONLY;
+    *fast = best->fast;
+    const bool integers = best->of[*fast].run;
     if (n_better < 2)
         return best;
     *choice = TEG_ATTEND_KNOWN_CPU;
@@ -137,7 +149,7 @@ static const struct teg_attend_row *choose(const struct teg_cpu *cpu, enum teg_a
     for (size_t i = 1; i < N_ROWS; i++) {
         if (!cpu->has[rows[i]->isa])
             continue;
-        const double seconds = probe(&rows[i]->of[TEG_KV_I16]);
+        const double seconds = probe(&rows[i]->of[integers ? *fast : TEG_KV_I8]);
         if (seconds < least) {
             least = seconds;
             best = rows[i];
@@ -148,12 +160,11 @@ static const struct teg_attend_row *choose(const struct teg_cpu *cpu, enum teg_a
 
 void teg_attend_select(const struct teg_cpu *cpu, const struct teg_kernels *kernels, struct teg_attend_table *table)
 {
-    const struct teg_attend_row *const row = choose(cpu, &table->choice);
+    const struct teg_attend_row *const row = choose(cpu, &table->fast, &table->choice);
     for (size_t i = 0; i < TEG_KV_TYPES; i++)
         table->of[i] = row->of[i];
     table->of[TEG_KV_F32] = (struct teg_attend){"attention_f32", kernels->kv_append_f32, kernels->attention_f32};
     table->of[TEG_KV_F16] = (struct teg_attend){"attention_f16", kernels->kv_append_f16, kernels->attention_f16};
     table->of[TEG_KV_BF16] = (struct teg_attend){"attention_bf16", kernels->kv_append_bf16, kernels->attention_bf16};
     table->isa = row->isa;
-    table->integer_gains = row->isa != TEG_ISA_BASE;
 }

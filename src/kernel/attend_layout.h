@@ -1,12 +1,19 @@
 /* kernel/attend_layout.h: pages of integers, byte by byte, and what attention expands them to.
  *
- * W2 is the head width rounded up to 2, W16 to 16, W32 to 32. All parts are multiples of 64 bytes.
+ * W2 is the head width rounded up to 2, W4 to 4, W16 to 16, W32 to 32. All parts are multiples of 64 bytes.
  *
  *   i16   k       int16 [W2/2][64][2]     component pairs of a token side by side: one operand of a pair product holds
  *                                         neighbouring keys
  *         v       int16 [32][W16][2]      token pairs side by side: neighbouring outputs
  *         k_scale float [64]              k = integer · scale
  *         v_scale float [64]
+ *   i8    k       uint8 [W4/4][64][4]     integer + 128, of the turned key less the page's reference
+ *         v       int8 [16][W16][4]       the turned value; token quads i, i + 16, i + 32, i + 48 side by side
+ *         k_scale float [64]              as above
+ *         v_scale float [64]              the scale's logarithm: v = integer · 2^v_scale
+ *         k_first float [W16]             the reference: the turned key of the page's first token, not rounded
+ *         A vector of a width that is a multiple of 16 is turned: blocks of the greatest power of two that divides the
+ *         width, at most 512, are multiplied by a Hadamard matrix and divided by the block.
  *   q8    k       uint8 [W32/2][64][2]    codes; integer = offset + step · code, |integer| <= 4095
  *         v       uint8 [64][W32]
  *         k_scale, v_scale as above
@@ -15,7 +22,8 @@
  *   q4    as q8 with two codes a byte: k uint8 [W32/2][64], first component low; v uint8 [64][W32/2], in each block of
  *         32 the first 16 components low and the last 16 high
  *
- * A token writes no byte that another token's append writes: two threads may fill one page. */
+ * A token writes no byte that another token's append writes: two threads may fill one page; but in i8 pages a token
+ * reads what the first one wrote (teg_kv_ordered). */
 #ifndef TEG_KERNEL_ATTEND_LAYOUT_H
 #define TEG_KERNEL_ATTEND_LAYOUT_H
 
@@ -24,6 +32,10 @@
 #define ATTEND_BLOCK 32
 #define ATTEND_UNIT 32767 /* norm of a row of q or of an i16 key, in integers: |q · k| <= 2^30 (Cauchy-Schwarz) */
 #define ATTEND_V_MAX 4095 /* greatest |integer| of a value, and of a q8 or q4 key */
+#define ATTEND_BYTE 127   /* greatest |integer| of an i8 query, key or value */
+#define ATTEND_BYTE_OFFSET 128
+#define ATTEND_BYTE_P_MAX 255
+#define ATTEND_TURN 512   /* most components that are turned together */
 #define ATTEND_P_MAX 8191 /* greatest weight: 64 keys · 8191 · 4095 < 2^31 */
 
 _Static_assert((int64_t)TEG_TILE_TOKENS *ATTEND_P_MAX *ATTEND_V_MAX <= INT32_MAX, "sums over a tile fit");
@@ -34,8 +46,8 @@ struct kv_block {
 
 /* Where the parts of a page lie, in bytes. */
 struct attend_layout {
-    size_t w2, w16, w32, n_blocks;
-    size_t v, k_scale, v_scale, k_block, v_block, n_bytes;
+    size_t w2, w4, w16, w32, n_blocks;
+    size_t v, k_scale, v_scale, k_block, v_block, k_first, n_bytes;
 };
 
 static inline size_t attend_round(size_t n, size_t to)
@@ -47,19 +59,21 @@ static inline struct attend_layout attend_layout(enum teg_kv_type type, size_t h
 {
     const size_t tokens = TEG_TILE_TOKENS;
     struct attend_layout l = {.w2 = attend_round(head_width, 2),
+                              .w4 = attend_round(head_width, 4),
                               .w16 = attend_round(head_width, 16),
                               .w32 = attend_round(head_width, ATTEND_BLOCK)};
-    const bool i16 = type == TEG_KV_I16;
+    const bool i16 = type == TEG_KV_I16, i8 = type == TEG_KV_I8, blocks = !i16 && !i8;
     const size_t code_bits = type == TEG_KV_Q4 ? 4 : 8;
-    const size_t k_bytes = i16 ? l.w2 * tokens * 2 : l.w32 * tokens * code_bits / 8;
-    const size_t v_bytes = i16 ? l.w16 * tokens * 2 : l.w32 * tokens * code_bits / 8;
+    const size_t k_bytes = i16 ? l.w2 * tokens * 2 : i8 ? l.w4 * tokens : l.w32 * tokens * code_bits / 8;
+    const size_t v_bytes = i16 ? l.w16 * tokens * 2 : i8 ? l.w16 * tokens : l.w32 * tokens * code_bits / 8;
     l.n_blocks = l.w32 / ATTEND_BLOCK;
     l.v = k_bytes;
     l.k_scale = l.v + v_bytes;
     l.v_scale = l.k_scale + tokens * sizeof(float);
     l.k_block = l.v_scale + tokens * sizeof(float);
-    l.v_block = l.k_block + (i16 ? 0 : l.n_blocks * tokens * sizeof(struct kv_block));
-    l.n_bytes = l.v_block + (l.v_block - l.k_block);
+    l.v_block = l.k_block + (blocks ? l.n_blocks * tokens * sizeof(struct kv_block) : 0);
+    l.k_first = l.v_block + (l.v_block - l.k_block);
+    l.n_bytes = l.k_first + (i8 ? l.w16 * sizeof(float) : 0);
     return l;
 }
 

@@ -15,6 +15,8 @@ extern const struct teg_attend_row teg_attend_base;
 extern const struct teg_attend_row teg_attend_avx2;
 extern const struct teg_attend_row teg_attend_avxvnni;
 extern const struct teg_attend_row teg_attend_avx512vnni;
+extern const struct teg_attend_row teg_attend_dotprod;
+extern const struct teg_attend_row teg_attend_i8mm;
 
 extern const struct teg_qgemm teg_qgemm_base;
 extern const struct teg_qgemm teg_qgemm_avx2;

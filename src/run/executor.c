@@ -192,6 +192,7 @@ struct stage_job {
     const struct teg_pass *pass;
     const struct teg_stage *stage;
     size_t rows_per_slice;
+    size_t lead;                            /* row stages: slices start this many rows before row0 */
     struct teg_linear_cut cuts[KNOWN_CUTS]; /* of the stage's first linear steps: slices are many, cuts few */
 };
 
@@ -331,8 +332,9 @@ static void run_row_slice(void *ctx, size_t slice, size_t worker)
     (void)worker;
     const struct stage_job *const job = ctx;
     const struct teg_pass *const p = job->pass;
-    const size_t begin = p->row0 + slice * job->rows_per_slice;
-    const size_t end = teg_min(begin + job->rows_per_slice, p->row0 + p->n_rows);
+    const size_t first = slice * job->rows_per_slice, lead = job->lead; /* rows of the first slice that are not there */
+    const size_t begin = p->row0 + (first > lead ? first - lead : 0);
+    const size_t end = p->row0 + teg_min(first + job->rows_per_slice - lead, p->n_rows);
     for (size_t row = begin; row < end; row += ROWS_AT_A_TIME)
         for (uint32_t i = 0; i < job->stage->n_steps; i++)
             run_rows(p, &p->plan->steps[job->stage->first_step + i], row, teg_min(ROWS_AT_A_TIME, end - row));
@@ -378,6 +380,19 @@ static size_t rows_per_slice(const struct teg_pass *p, size_t n_rows)
     return teg_max(ROWS_PER_SLICE, (n_rows + 4 * n_threads - 1) / (4 * n_threads));
 }
 
+/* Where tokens of a page must be appended in order, a page is one slice's. */
+static void slice_by_pages(struct stage_job *job)
+{
+    const struct teg_pass *const p = job->pass;
+    bool appends = false;
+    for (uint32_t i = 0; i < job->stage->n_steps; i++)
+        appends = appends || p->plan->steps[job->stage->first_step + i].kind == TEG_STEP_KV_APPEND;
+    if (!job->stage->rows || !appends || !teg_kv_ordered(p->kv_type))
+        return;
+    job->rows_per_slice = (job->rows_per_slice + TEG_TILE_TOKENS - 1) / TEG_TILE_TOKENS * TEG_TILE_TOKENS;
+    job->lead = (p->first_position + p->row0) % TEG_TILE_TOKENS;
+}
+
 static void report_values(const struct teg_pass *p, const struct teg_stage *stage)
 {
     for (uint32_t i = 0; i < stage->n_steps; i++) {
@@ -405,8 +420,9 @@ static bool run_stages(struct teg_pass *p, uint32_t first, uint32_t last)
         struct stage_job job = {.pass = p, .stage = stage, .rows_per_slice = rows_per_slice(p, p->n_rows)};
         if (atomic_load_explicit(p->stop, memory_order_relaxed))
             return false;
+        slice_by_pages(&job);
         const size_t n_slices =
-            stage->rows ? (p->n_rows + job.rows_per_slice - 1) / job.rows_per_slice : cut_stage(&job);
+            stage->rows ? (job.lead + p->n_rows + job.rows_per_slice - 1) / job.rows_per_slice : cut_stage(&job);
         teg_pool_run(p->pool, stage->rows ? run_row_slice : run_free_slice, &job, n_slices);
         if (p->overflow && !stage->rows)
             teg_pool_run(p->pool, round_row_slice, &job, (p->n_rows + job.rows_per_slice - 1) / job.rows_per_slice);

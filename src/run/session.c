@@ -77,7 +77,7 @@ static enum teg_status settle(const struct teg_run_model *m, const struct teg_se
              MAX_CHUNK, s->chunk);
     if ((int)s->kv_type < TEG_KV_F32 || (int)s->kv_type >= TEG_KV_TYPES)
         FAIL(err, TEG_ERR_ARGUMENT,
-             "cannot make session: KV type: expected f32, f16, bf16, i16, q8 or q4, found number %d; use one of "
+             "cannot make session: KV type: expected f32, f16, bf16, i16, i8, q8 or q4, found number %d; use one of "
              "these",
              (int)s->kv_type);
     if (s->context > m->plan->max_positions)

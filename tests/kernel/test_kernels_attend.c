@@ -1,4 +1,4 @@
-/* tests/kernel/test_kernels_attend.c: attention over pages of integers (i16, q8, q4), every row this CPU has.
+/* tests/kernel/test_kernels_attend.c: attention over pages of integers (i16, i8, q8, q4), every row this CPU has.
  *
  * A page is decoded here by its layout and compared with what was appended; attention is compared with the definition
  * in double precision over the decoded page, with the bound of attend.h worked out for each row; and the bits of a row
@@ -29,7 +29,7 @@ static void make_data(struct problem *p)
         } else if (p->data == TINY) {
             p->k[i] *= 0x1p-140f, p->v[i] *= i / p->width % 2 ? 1e-38f : 1e-44f;
         } else if (p->data == HUGE_VALUES) {
-            p->k[i] *= 1e30f, p->v[i] *= 1e37f;
+            p->k[i] *= 1e30f, p->v[i] *= p->type == TEG_KV_I8 ? 1e13f : 1e37f;
         } else if (p->data == ZEROS) {
             p->k[i] = p->v[i] = 0;
         } else if (p->data == ONE_KEY && i / p->width == p->n_keys / 2) {
@@ -105,7 +105,31 @@ static double scale_of(const struct problem *p, size_t key, bool is_v)
     const struct attend_layout l = attend_layout(p->type, p->width);
     float scale;
     memcpy(&scale, page_of(p, key) + (is_v ? l.v_scale : l.k_scale) + key % TEG_TILE_TOKENS * sizeof scale, 4);
-    return (double)scale;
+    return is_v && p->type == TEG_KV_I8 ? exp2((double)scale) : (double)scale;
+}
+
+/* What i8 pages add to integer · scale of a key. */
+static double reference_of(const struct problem *p, size_t key, size_t c)
+{
+    if (p->type != TEG_KV_I8)
+        return 0;
+    float first;
+    memcpy(&first, page_of(p, key) + attend_layout(p->type, p->width).k_first + c * sizeof first, sizeof first);
+    return (double)first;
+}
+
+/* i8: x by the definition of attend_layout.h, times the block; other types: x. Returns the block. */
+static double turned(const struct problem *p, const float *x, double *y)
+{
+    const size_t n = p->width, power = n & (~n + 1), block = power < 16 ? 1 : power < 512 ? power : 512;
+    for (size_t i = 0; i < n; i++) {
+        y[i] = 0;
+        for (size_t j = i / block * block; p->type == TEG_KV_I8 && j < i / block * block + block; j++)
+            y[i] += __builtin_popcountll((i & j) % block) % 2 ? -(double)x[j] : (double)x[j];
+        if (p->type != TEG_KV_I8)
+            y[i] = (double)x[i];
+    }
+    return p->type == TEG_KV_I8 ? (double)block : 1;
 }
 
 /* The integer of one component, read as attend_layout.h describes it. */
@@ -121,6 +145,11 @@ static int integer_of(const struct problem *p, size_t key, size_t c, bool is_v)
         memcpy(&value, page + at, sizeof value);
         return value;
     }
+    if (p->type == TEG_KV_I8) {
+        const unsigned char byte =
+            (unsigned char)page[is_v ? l.v + (slot % 16 * l.w16 + c) * 4 + slot / 16 : (c / 4 * 64 + slot) * 4 + c % 4];
+        return is_v ? (int8_t)byte : byte - 128;
+    }
     struct kv_block block;
     memcpy(&block, page + (is_v ? l.v_block + (slot * l.n_blocks + b) * 4 : l.k_block + (b * 64 + slot) * 4), 4);
     const uint8_t *const codes = (const uint8_t *)page + (is_v ? l.v : 0);
@@ -135,7 +164,7 @@ static int integer_of(const struct problem *p, size_t key, size_t c, bool is_v)
 }
 
 /* What a component may be off by: half a step. */
-static double page_bound(const struct problem *p, const float *x, size_t c, bool is_v)
+static double page_bound(const struct problem *p, const float *x, size_t key, size_t c, bool is_v)
 {
     double norm = 0, most = 0x1p-100, low = INFINITY, high = -INFINITY;
     for (size_t i = 0; i < p->width; i++) {
@@ -146,7 +175,9 @@ static double page_bound(const struct problem *p, const float *x, size_t c, bool
     }
     if (p->type == TEG_KV_I16)
         return 1.005 * (is_v ? most / 4095 : fmax(sqrt(norm), most) / 32767) /
-               2; /* a float of 32767 has 8 bits to spare */
+               2;             /* a float of 32767 has 8 bits to spare */
+    if (p->type == TEG_KV_I8) /* sums of up to 512 floats of either sign on the way */
+        return scale_of(p, key, is_v) * 0.501 + 32 * EPS * most;
     const double unit = most / 4095, codes = p->type == TEG_KV_Q8 ? 255 : 15;
     return 1.001 * (unit / 2 + (ceil((high - low) / unit / codes + 1) * unit) / 2) + unit;
 }
@@ -165,14 +196,19 @@ static void test_append(const char *isa, const struct teg_attend *record, enum t
             append_range(record, &p, 63, 130);
             append_range(record, &p, 130, 149);
             for (size_t key = 0; key < 149; key++)
-                for (int is_v = 0; is_v < 2; is_v++)
+                for (int is_v = 0; is_v < 2; is_v++) {
+                    const float *const x = (is_v ? p.v : p.k) + key * p.width;
+                    double wanted[300];
+                    const double block = turned(&p, x, wanted);
                     for (size_t c = 0; c < p.width; c++) {
-                        const float *const x = (is_v ? p.v : p.k) + key * p.width;
                         const int integer = integer_of(&p, key, c, is_v);
-                        const double value = integer * scale_of(&p, key, is_v);
-                        worst = fmax(worst, fabs(value - (double)x[c]) / page_bound(&p, x, c, is_v));
-                        limits &= abs(integer) <= (is_v || type != TEG_KV_I16 ? ATTEND_V_MAX : ATTEND_UNIT);
+                        const double value = integer * scale_of(&p, key, is_v) + (is_v ? 0 : reference_of(&p, key, c));
+                        worst = fmax(worst, fabs(value - wanted[c] / block) / page_bound(&p, x, key, c, is_v));
+                        limits &= abs(integer) <= (type == TEG_KV_I8            ? ATTEND_BYTE
+                                                   : is_v || type != TEG_KV_I16 ? ATTEND_V_MAX
+                                                                                : ATTEND_UNIT);
                     }
+                }
             untouched &= isnan(scale_of(&p, 149, false)) && isnan(scale_of(&p, 149, true));
             release_all();
         }
@@ -183,33 +219,37 @@ static void test_append(const char *isa, const struct teg_attend *record, enum t
 /* ---- attention ---- */
 
 struct seen_tile {
-    double weight, scale; /* greatest of the keys that the row sees */
+    double weight, scale, product; /* greatest of the keys that the row sees */
 };
 
 /* The definition over the decoded page, in double. Returns the worst error of the row over its bound. */
-static double check_row(const struct problem *p, size_t position, size_t member, const float *out)
+static double check_row(const struct problem *p, size_t position, size_t member, const float *row_out)
 {
     const size_t first = p->window && position + 1 > p->window ? position + 1 - p->window : 0;
-    const float *const q = p->q + (position * p->group + member) * p->width;
+    double q[300], out[300];
+    turned(p, p->q + (position * p->group + member) * p->width, q);
+    const double block = turned(p, row_out, out);
     const struct attend_layout l = attend_layout(p->type, p->width);
-    const double unit = p->type == TEG_KV_I16
+    const double unit = p->type == TEG_KV_I8 ? ATTEND_BYTE
+                        : p->type == TEG_KV_I16
                             ? ATTEND_UNIT
                             : fmin(ATTEND_UNIT, 0x1p31 / (ATTEND_V_MAX * sqrt((double)l.w32)) - sqrt((double)l.w32));
     double *const weight = malloc((p->n_keys + 1) * sizeof *weight);
     double max = p->sinks ? (double)p->sink[member] : -INFINITY, norm = 0, drift = 0, greatest = 0x1p-100;
     for (size_t c = 0; c < p->width; c++) {
-        norm += (double)q[c] * (double)q[c];
-        greatest = fmax(greatest, fabs((double)q[c]));
+        norm += q[c] * q[c];
+        greatest = fmax(greatest, fabs(q[c]));
     }
-    norm = fmax(sqrt(norm), greatest);
+    norm = p->type == TEG_KV_I8 ? greatest : fmax(sqrt(norm), greatest); /* what `unit` stands for */
     for (size_t key = first; key <= position; key++) {
         double score = 0, sum = 0, products = 0;
         const double scale = scale_of(p, key, false) * (double)p->scale;
         for (size_t c = 0; c < p->width; c++) {
             const double k = integer_of(p, key, c, false) * scale;
-            score += (double)q[c] * k;
+            const double common = reference_of(p, key, c) * (double)p->scale;
+            score += q[c] * (k + common);
             sum += fabs(k);
-            products += fabs((double)q[c] * k);
+            products += fabs(q[c] * k) + (double)p->width / 16 * fabs(q[c] * common);
         }
         if (p->softcap > 0)
             score = (double)p->softcap * tanh(score / (double)p->softcap);
@@ -224,20 +264,32 @@ static double check_row(const struct problem *p, size_t position, size_t member,
         sum += weight[key] = exp(weight[key] - max);
         tile->weight = fmax(tile->weight, weight[key]);
         tile->scale = fmax(tile->scale, scale_of(p, key, true));
+        tile->product = fmax(tile->product, weight[key] * scale_of(p, key, true));
     }
-    const double relative = 2 * drift + 0x1p-17 + ((double)p->n_pages + 80) * EPS;
+    const bool i8 = p->type == TEG_KV_I8;
+    const double relative = 2 * drift + (i8 ? 0x1p-13 : 0x1p-17) + ((double)p->n_pages + 80) * EPS;
     struct worst worst = {0};
+    struct got {
+        double out, value, bound;
+    } got[300];
+    double total = 0;
     for (size_t c = 0; c < p->width; c++) {
-        double value = 0, bound = 0;
+        double value = 0, bound = 0, size = 0;
         for (size_t key = first; key <= position; key++) {
             const struct seen_tile *const tile = &tiles[key / TEG_TILE_TOKENS];
             const double integer = integer_of(p, key, c, true), v = integer * scale_of(p, key, true);
             value += weight[key] / sum * v;
             bound += 2 * relative * weight[key] / sum * fabs(v);
-            bound += (1 + 4 * relative) * tile->weight / sum * tile->scale / (2 * ATTEND_P_MAX) * fabs(integer) * 1.01;
+            const double unit_weight =
+                i8 ? tile->product / (2 * ATTEND_BYTE_P_MAX) : tile->weight * tile->scale / (2 * ATTEND_P_MAX);
+            bound += (1 + 4 * relative) * unit_weight / sum * fabs(integer) * 1.01;
+            size += weight[key] / sum * fabs(v);
         }
-        worst_add(&worst, (double)out[c], value, bound + 0x1p-126);
+        total += size;
+        got[c] = (struct got){out[c] / block, value, bound + 0x1p-126};
     }
+    for (size_t c = 0; c < p->width; c++) /* turning back and forth costs all components a little */
+        worst_add(&worst, got[c].out, got[c].value, got[c].bound + (i8 ? 16 * EPS * total : 0));
     free(weight);
     free(tiles);
     return worst.ratio;
@@ -385,6 +437,30 @@ static void test_overflow(const struct teg_attend *record, enum teg_kv_type type
     release_all();
 }
 
+/* i8: a first key that is not finite is no reference: rows that do not see it are as ever. A value beyond the type's
+ * range counts as not finite. */
+static void test_bytes(const struct teg_attend *record)
+{
+    struct problem p = {.type = TEG_KV_I8, .n_keys = 130, .width = 64, .group = 2, .scale = 0.15f, .window = 20};
+    make_problem(&p, EDGE_END);
+    const size_t row = p.group * p.width;
+    float *const out = guarded_floats(p.n_keys * row, EDGE_END);
+    p.k[64 * p.width + 3] = NAN;
+    p.v[100 * p.width + 9] = 1e16f;
+    append_range(record, &p, 0, p.n_keys);
+    for (size_t t = 0; t < p.n_keys; t += 26)
+        attend_range(record, &p, t, t + 26, out);
+    bool right = true;
+    for (size_t i = 0; i < p.n_keys * row; i++)
+        right &= isnan(out[i]) == ((i / row >= 64 && i / row < 84) || (i / row >= 100 && i / row < 120));
+    double ratio = 0;
+    for (size_t t = 84; t < 100; t++)
+        ratio = fmax(ratio, check_row(&p, t, 0, out + t * row));
+    tap_ok(right && ratio <= 1, "%s a page without a reference, a value out of range (%.3f of the bound)", record->name,
+           ratio);
+    release_all();
+}
+
 /* The choice: every CPU gets a row that it can run, known ones without measuring. */
 static void test_select(void)
 {
@@ -394,7 +470,7 @@ static void test_select(void)
     teg_cpu_detect(&cpu);
     teg_kernels_select(&cpu, &kernels);
     teg_attend_select(&cpu, &kernels, &table);
-    tap_ok(cpu.has[table.isa] && table.integer_gains == (table.isa != TEG_ISA_BASE), "a row that runs here: %s",
+    tap_ok(cpu.has[table.isa] && (table.isa != TEG_ISA_BASE || table.fast == TEG_KV_F16), "a row that runs here: %s",
            table.of[TEG_KV_I16].name);
     cpu.family = cpu.model = 0;
     teg_attend_select(&cpu, &kernels, &table);
@@ -405,7 +481,7 @@ static void test_select(void)
     bool full = true;
     for (int type = TEG_KV_F32; type < TEG_KV_TYPES; type++)
         full &= table.of[type].run && table.of[type].append;
-    tap_ok(full && table.isa == TEG_ISA_BASE && table.choice == TEG_ATTEND_ONLY && !table.integer_gains,
+    tap_ok(full && table.isa == TEG_ISA_BASE && table.choice == TEG_ATTEND_ONLY && table.fast == TEG_KV_F16,
            "the baseline has every type");
 }
 
@@ -422,6 +498,8 @@ int main(void)
             test_attention((enum teg_isa)isa, &row->of[t], type);
             test_not_finite(&row->of[t], type);
             test_overflow(&row->of[t], type);
+            if (type == TEG_KV_I8)
+                test_bytes(&row->of[t]);
             if (isa != TEG_ISA_BASE && first >= 0)
                 tap_ok(hashes[isa][t] == hashes[first][t], "%s the same bits as %s", row->of[t].name,
                        teg_isa_name((enum teg_isa)first));

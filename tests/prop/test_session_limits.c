@@ -120,7 +120,7 @@ static void test_options(void **state)
     o.kv_type = (enum teg_kv_type)9;
     refuses_options(
         &m, &o,
-        "cannot make session: KV type: expected f32, f16, bf16, i16, q8 or q4, found number 9; use one of these");
+        "cannot make session: KV type: expected f32, f16, bf16, i16, i8, q8 or q4, found number 9; use one of these");
     struct teg_session *s = NULL;
     assert_int_equal(teg_run_session_new(&m.run, NULL, &s, NULL), TEG_OK); /* all defaults */
     assert_int_equal(teg_session_context(s), 512);

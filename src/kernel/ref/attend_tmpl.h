@@ -1,10 +1,13 @@
-/* kernel/ref/attend_tmpl.h: attention over pages of integers: products of 16-bit pairs in 32 bits, softmax in floats.
+/* kernel/ref/attend_tmpl.h: attention over pages of integers: products of 16-bit pairs in 32 bits, softmax in floats;
+ * pages of bytes take steps of their own (attend_bytes_tmpl.h).
  *
  * Parameters: a vec_*.h included before, and
  *   ATTEND_ROW, ATTEND_ISA, ATTEND_SUFFIX   the record to define, its instruction set, and the end of its names
+ *   ATTEND_FAST                             the fastest KV type within the bounds of fast mode
  *   ATTEND_NV                               vectors of a register tile, which is ROWS rows high
  *   v_pairs(s, a, b)   s + a0 · b0 + a1 · b1 for pairs of int16 in each 32-bit lane
- *   v_pair_of(p)       the pair at p in every lane, kept in a register
+ *   v_quads(s, u, a)   s + Σ u · a for four u8 and four s8 in each 32-bit lane; with ATTEND_SIGNED, u are s8 too
+ *   v_pair_of(p)       the 32 bits at p in every lane, kept in a register
  *   v_store16(p, a, b) two vectors of int32 as int16
  *   v_codes(p)         VL bytes as int32; v_code_pairs(p): 2 · VL bytes as pairs of int16
  *   v_round(x)         to the nearest int32
@@ -37,15 +40,21 @@ struct attend {
     const struct teg_attention_args *a;
     struct attend_layout layout;
     size_t n_rows, n_pairs, stride;  /* of q and k; columns of v and out, in elements */
-    int16_t *q;                      /* [MOST_ROWS, 2 · n_pairs] */
+    int16_t *q;                      /* [MOST_ROWS, 2 · n_pairs]; i8: bytes [MOST_ROWS, W4] */
     float *sum;                      /* [MOST_ROWS, 16] sums of weights */
     float *out;                      /* [MOST_ROWS, stride] weighted sums of values */
     float *scores;                   /* [MOST_ROWS, 64] */
-    int16_t *weights;                /* [MOST_ROWS, 64] */
+    int16_t *weights;                /* [MOST_ROWS, 64]; i8: bytes */
     int16_t *k, *v;                  /* expanded page */
     float *unit, *top;               /* [ROW_SLOTS] scale of q; greatest score so far, in powers of two */
     float *here_top, *before, *here; /* [ROW_SLOTS] of a tile: greatest score; factors of earlier sums and the tile's */
-    bool whole;                      /* lo and hi are 0 and 64 for all rows */
+    /* i8 only: */
+    float *q_float;           /* [MOST_ROWS, W16] queries times the score's factor */
+    float *shift, *reference; /* [ROW_SLOTS] of a tile: greatest score less that of the reference; the latter */
+    int32_t *start;           /* [ROW_SLOTS] what sums of a score start with, because keys are stored plus 128 */
+    int32_t *v_sums;          /* [W16] with ATTEND_SIGNED: what sums of a value start with */
+    float *zeros;             /* [64] */
+    bool whole;               /* lo and hi are 0 and 64 for all rows */
     uint8_t lo[ROW_SLOTS], hi[ROW_SLOTS]; /* keys of a tile that each row sees; of n_rows: none */
 };
 
@@ -55,7 +64,12 @@ struct page_view {
     float score[TEG_TILE_TOKENS];   /* to a score, but for the query's scale */
     float weight[TEG_TILE_TOKENS];  /* v_scale in integers up to ATTEND_P_MAX */
     float weight_unit;              /* one such integer */
-    float bad;                      /* 0, or NaN where a scale is */
+    /* i8: */
+    const uint8_t *k_bytes;         /* [W4/4][64][4] */
+    const int8_t *v_bytes;          /* [16][W16][4] */
+    const int32_t *v_sums;          /* [W16] */
+    const float *first, *add;       /* the reference key; [64] what scores get before their greatest is taken */
+    float inverse[TEG_TILE_TOKENS]; /* 1 / (255 · value scale) */
     const char *next;               /* the page after this one, or NULL: fetched while this one is worked on */
     size_t next_bytes;
 };
@@ -353,6 +367,8 @@ static void attend_edge(const struct attend *s, const struct page_view *t)
 #undef VALUES
 }
 
+#include "kernel/ref/attend_bytes_tmpl.h"
+
 /* ---- a call ---- */
 
 static size_t first_key(const struct teg_attention_args *a, size_t position)
@@ -381,11 +397,17 @@ static bool look(struct attend *s, size_t tile)
     return s->whole = whole;
 }
 
+/* Of q · k, to a score in powers of two, or to what softcap takes the tanh of. */
+static float score_factor(const struct teg_attention_args *a)
+{
+    return a->softcap > 0 ? a->scale / a->softcap : a->scale * LOG2E;
+}
+
 TEG_INLINE void view_page(const enum teg_kv_type type, const struct attend *s, size_t tile, struct page_view *t)
 {
     const struct teg_attention_args *const a = s->a;
     const char *const page = (const char *)a->pages[tile] + a->page_offset_bytes;
-    const float scale = a->softcap > 0 ? a->scale / a->softcap : a->scale * LOG2E;
+    const float scale = score_factor(a);
     const size_t last = (a->first_position + a->n_tokens - 1) / TOKENS;
     t->next = tile < last ? (const char *)a->pages[tile + 1] + a->page_offset_bytes : NULL;
     t->next_bytes = s->layout.n_bytes;
@@ -393,14 +415,18 @@ TEG_INLINE void view_page(const enum teg_kv_type type, const struct attend *s, s
     t->v = (const int16_t *)(const void *)(page + s->layout.v);
     t->k_scale = (const float *)(const void *)(page + s->layout.k_scale);
     t->v_scale = (const float *)(const void *)(page + s->layout.v_scale);
+    for (size_t i = 0; i < TOKENS; i += VL)
+        v_store(t->score + i, v_load(t->k_scale + i) * scale);
+    if (type == TEG_KV_I8) {
+        view_bytes(s, page, t);
+        return;
+    }
     if (type != TEG_KV_I16) {
         expand_k(type, &s->layout, page, s->k);
         expand_v(type, &s->layout, page, s->v);
         t->k = s->k;
         t->v = s->v;
     }
-    for (size_t i = 0; i < TOKENS; i += VL)
-        v_store(t->score + i, v_load(t->k_scale + i) * scale);
     t->weight_unit = weight_integers(t, 0, TOKENS, t->weight);
 }
 
@@ -408,25 +434,31 @@ static void start_row(enum teg_kv_type type, struct attend *s, size_t row)
 {
     const struct teg_attention_args *const a = s->a;
     const float *const q = a->q + row / a->group * a->q_stride + row % a->group * a->head_width;
-    const float scale =
-        round_query(q, a->head_width, 2 * s->n_pairs, query_unit(type, a->head_width), s->q + row * 2 * s->n_pairs);
+    const float scale = type == TEG_KV_I8 ? byte_query(s, q, row, score_factor(a))
+                                          : round_query(q, a->head_width, 2 * s->n_pairs,
+                                                        query_unit(type, a->head_width), s->q + row * 2 * s->n_pairs);
     const bool bad = isnan(scale);
     s->unit[row] = bad ? 1.0f : scale;
     s->top[row] = a->sinks ? a->sinks[row % a->group] * LOG2E : -INFINITY;
     s->sum[row * LANES] = bad ? NAN : a->sinks ? 1.0f : 0.0f;
 }
 
-/* Cuts the scratch (teg_attend_scratch_floats) and starts every row: nothing seen, or only its sink. */
-static void attend_start(enum teg_kv_type type, const struct teg_attention_args *a, struct attend *s)
+/* Cuts the scratch (teg_attend_scratch_floats) into parts, each a multiple of 16 floats. */
+static void cut_scratch(enum teg_kv_type type, struct attend *s)
 {
-    const struct attend_layout l = attend_layout(type, a->head_width);
-    const bool i16 = type == TEG_KV_I16;
-    *s = (struct attend){.a = a, .layout = l, .n_rows = a->n_tokens * a->group};
-    s->n_pairs = (i16 ? l.w2 : l.w32) / 2;
-    s->stride = i16 ? l.w16 : l.w32;
-    float *at = a->scratch; /* each part is a multiple of 16 floats */
-    s->k = (int16_t *)(void *)at, at += l.w32 * TOKENS / 2;
-    s->v = (int16_t *)(void *)at, at += l.w32 * TOKENS / 2;
+    const struct attend_layout l = s->layout;
+    float *at = s->a->scratch;
+    if (type == TEG_KV_I8) {
+        s->q_float = at, at += MOST_ROWS * l.w16;
+        s->shift = at, at += ROW_SLOTS;
+        s->reference = at, at += ROW_SLOTS;
+        s->start = (int32_t *)(void *)at, at += ROW_SLOTS;
+        s->v_sums = (int32_t *)(void *)at, at += l.w16;
+        s->zeros = at, at += TOKENS;
+    } else {
+        s->k = (int16_t *)(void *)at, at += l.w32 * TOKENS / 2;
+        s->v = (int16_t *)(void *)at, at += l.w32 * TOKENS / 2;
+    }
     s->scores = at, at += MOST_ROWS * TOKENS;
     s->weights = (int16_t *)(void *)at, at += MOST_ROWS * TOKENS / 2;
     s->out = at, at += MOST_ROWS * l.w32;
@@ -437,21 +469,38 @@ static void attend_start(enum teg_kv_type type, const struct teg_attention_args 
     s->here_top = at, at += ROW_SLOTS;
     s->before = at, at += ROW_SLOTS;
     s->here = at;
+}
+
+/* Starts every row: nothing seen, or only its sink. */
+static void attend_start(enum teg_kv_type type, const struct teg_attention_args *a, struct attend *s)
+{
+    const struct attend_layout l = attend_layout(type, a->head_width);
+    const bool i8 = type == TEG_KV_I8, whole_vectors = i8 || type == TEG_KV_I16;
+    *s = (struct attend){.a = a, .layout = l, .n_rows = a->n_tokens * a->group};
+    s->n_pairs = (type == TEG_KV_I16 ? l.w2 : l.w32) / 2;
+    s->stride = whole_vectors ? l.w16 : l.w32;
+    cut_scratch(type, s);
     memset(s->out, 0, (s->n_rows + 1) * s->stride * sizeof *s->out);
     memset(s->sum, 0, (s->n_rows + 1) * LANES * sizeof *s->sum);
-    memset(s->q + s->n_rows * 2 * s->n_pairs, 0, 2 * s->n_pairs * sizeof *s->q);
-    memset(s->weights + s->n_rows * TOKENS, 0, TOKENS * sizeof *s->weights);
+    if (i8) {
+        start_bytes(s);
+    } else {
+        memset(s->q + s->n_rows * 2 * s->n_pairs, 0, 2 * s->n_pairs * sizeof *s->q);
+        memset(s->weights + s->n_rows * TOKENS, 0, TOKENS * sizeof *s->weights);
+    }
     for (float *p = s->unit; p < s->here + ROW_SLOTS; p++)
         *p = 0;
     for (size_t row = 0; row < s->n_rows; row++)
         start_row(type, s, row);
 }
 
-static void attend_finish(const struct attend *s)
+static void attend_finish(enum teg_kv_type type, const struct attend *s)
 {
     const struct teg_attention_args *const a = s->a;
     for (size_t row = 0; row < s->n_rows; row++) {
-        const float *const from = s->out + row * s->stride;
+        float *const from = s->out + row * s->stride;
+        if (type == TEG_KV_I8)
+            turn(from, s->stride, turn_block(a->head_width));
         const float sum = sum_lanes(s->sum + row * LANES);
         float *const out = a->out + row / a->group * a->out_stride + row % a->group * a->head_width;
         for (size_t c = 0; c < a->head_width; c += VL)
@@ -469,9 +518,13 @@ TEG_INLINE void attend(const enum teg_kv_type type, const struct teg_attention_a
     const size_t last = a->first_position + a->n_tokens - 1;
     for (size_t tile = first_key(a, a->first_position) / TOKENS; tile <= last / TOKENS; tile++) {
         view_page(type, &s, tile, &t);
-        look(&s, tile) ? attend_whole(&s, &t) : attend_edge(&s, &t);
+        const bool whole = look(&s, tile);
+        if (type == TEG_KV_I8)
+            (whole ? attend_bytes_whole : attend_bytes_edge)(&s, &t);
+        else
+            (whole ? attend_whole : attend_edge)(&s, &t);
     }
-    attend_finish(&s);
+    attend_finish(type, &s);
 }
 
 static void attend_i16(const struct teg_attention_args *a)
@@ -489,9 +542,16 @@ static void attend_q4(const struct teg_attention_args *a)
     attend(TEG_KV_Q4, a);
 }
 
+static void attend_i8(const struct teg_attention_args *a)
+{
+    attend(TEG_KV_I8, a);
+}
+
 const struct teg_attend_row ATTEND_ROW = {.isa = ATTEND_ISA,
+                                          .fast = ATTEND_FAST,
                                           .of = {
                                               [TEG_KV_I16] = {"attend_i16_" ATTEND_SUFFIX, append_i16, attend_i16},
+                                              [TEG_KV_I8] = {"attend_i8_" ATTEND_SUFFIX, append_i8, attend_i8},
                                               [TEG_KV_Q8] = {"attend_q8_" ATTEND_SUFFIX, append_q8, attend_q8},
                                               [TEG_KV_Q4] = {"attend_q4_" ATTEND_SUFFIX, append_q4, attend_q4},
                                           }};

@@ -8,11 +8,17 @@
 #define ATTEND_NV 4
 #define ATTEND_ROW teg_attend_avx512vnni
 #define ATTEND_ISA TEG_ISA_AVX512VNNI
+#define ATTEND_FAST TEG_KV_I16
 #define ATTEND_SUFFIX "avx512vnni"
 
 static inline vi v_pairs(vi s, vi a, vi b)
 {
     return (vi)_mm512_dpwssd_epi32((__m512i)s, (__m512i)a, (__m512i)b);
+}
+
+static inline vi v_quads(vi s, vi u, vi a)
+{
+    return (vi)_mm512_dpbusd_epi32((__m512i)s, (__m512i)u, (__m512i)a);
 }
 
 static inline vi v_pair_of(const void *p)
