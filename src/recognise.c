@@ -46,7 +46,11 @@ static enum teg_status find_call(const struct teg_program *program, size_t index
 {
     struct teg_contract c;
     struct teg_buf text = {0};
-    if (teg_contract_find(program->mil, index, manifest, arena, &c, NULL) == TEG_OK &&
+    bool any_logits = false; /* a function that only fills the caches has none */
+    for (size_t i = 0; i < program->mil->n_functions; i++)
+        any_logits =
+            any_logits || (teg_contract_find(program->mil, i, manifest, arena, &c, NULL) == TEG_OK && c.n_logits > 0);
+    if (any_logits && teg_contract_find(program->mil, index, manifest, arena, &c, NULL) == TEG_OK &&
         (c.n_states || c.n_caches || (c.n_logits && c.rows == TEG_LM_ALL_LOGITS)))
         teg_contract_print(&c, program->mil, &text);
     return teg_buf_take(&text, call, "contract", err);
