@@ -209,7 +209,8 @@ static struct teg_string text_meta(const struct teg_convert_input *in, const cha
     return m && m->type == TEG_META_STRING ? m->string : (struct teg_string){"", 0};
 }
 
-/* Names, types and bytes of all weights: what the model is, wherever its file lies. */
+/* Names, types and bytes of all weights: what the model is, wherever its file lies. Read pages go back, or the whole
+ * model would stay in memory until each weight has been made. */
 static struct teg_hash hash_of(const struct teg_convert_input *in)
 {
     struct teg_hasher h;
@@ -218,6 +219,7 @@ static struct teg_hash hash_of(const struct teg_convert_input *in)
         const struct teg_tensor *const t = &in->source->tensors[i];
         teg_hasher_add(&h, t->name, strlen(t->name) + 1);
         teg_hasher_add(&h, t->data, t->n_bytes);
+        teg_convert_release(t->data, t->n_bytes);
     }
     for (uint32_t i = 0; !in->source && i < in->graph->n_values; i++) {
         const struct teg_value *const v = &in->graph->values[i];

@@ -79,7 +79,7 @@ static const float *importance_of(void *ctx, const char *name, uint64_t columns)
 
 /* ---- memory ---- */
 
-static void release(const void *data, size_t n_bytes)
+void teg_convert_release(const void *data, size_t n_bytes)
 {
     const size_t in_page = (uintptr_t)data % (size_t)sysconf(_SC_PAGESIZE);
     const struct teg_filemap map = {(const uint8_t *)data - in_page, in_page + n_bytes};
@@ -95,7 +95,7 @@ static void release_codes(const struct teg_encoding *e, size_t row, size_t n_row
         if (from >= to || !part->is_mapped)
             continue;
         const size_t n_bytes = teg_encoding_code_bytes(part, e->columns, from - first, to - from, &bytes);
-        release(bytes, n_bytes);
+        teg_convert_release(bytes, n_bytes);
     }
 }
 
@@ -111,7 +111,7 @@ static void release_rows(void *ctx, const struct teg_value *value, uint64_t row,
         release_codes(value->encoding, (size_t)row, (size_t)n_rows);
     else if (t && data >= t->data && value->n_bytes <= t->n_bytes &&
              (size_t)(data - t->data) <= t->n_bytes - value->n_bytes)
-        release(data + value->n_bytes / rows * row, value->n_bytes / rows * (size_t)n_rows);
+        teg_convert_release(data + value->n_bytes / rows * row, value->n_bytes / rows * (size_t)n_rows);
 }
 
 /* ---- sizes ---- */

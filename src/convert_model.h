@@ -60,6 +60,9 @@ double teg_divergence_of(const struct teg_divergence *d);
 
 /* ---- what the metadata say ---- */
 
+/* Pages of a mapped file that will not be read again soon; the bytes stay valid. Only for such memory. */
+void teg_convert_release(const void *data, size_t n_bytes);
+
 struct teg_convert_lowered { /* what the metadata say */
     const struct teg_convert_options *options;
     const struct teg_lower_options *lower;
