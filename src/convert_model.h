@@ -85,6 +85,8 @@ struct teg_convert_job {
     struct teg_error *err;
 };
 
+/* Gives back the pages of bytes in a mapped file; they are read anew where somebody wants them. */
+void teg_convert_release(const void *data, size_t n_bytes);
 /* One package of lower's layers, as `path`. */
 enum teg_status teg_convert_write(struct teg_convert_job *j, const char *path);
 
