@@ -338,6 +338,7 @@ def _():
     before = signal.signal(signal.SIGALRM, ring)
     try:
         for number, kind, after in ((signal.SIGINT, KeyboardInterrupt, signal.default_int_handler), (signal.SIGALRM, Alarm, ring)):
+            signal.signal(number, after)  # a shell starts what it puts in the background with SIGINT ignored
             threading.Timer(0.3, os.kill, (os.getpid(), number)).start()
             start = time.monotonic()
             try:
