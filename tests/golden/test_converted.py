@@ -3,11 +3,11 @@
 
 `tegula convert --weights keep` re-encodes Q4_1 without loss but for offsets that are rounded to fp16, so a package of
 either profile continues the golden prompts (../shared/data/goldens beside the checkout) as its source does; a step may
-differ only where the reference's two best are closer than 0.01. Quick by default: short prompts, one profile.
+differ only where the reference's two best are closer than 0.01. Quick by default: three short prompts, one profile.
 
   test_converted.py [all] [FILE.gguf …]
 
-`all` takes the prompts of 1,500 and 3,000 tokens and both profiles. Each FILE (SmolLM2 in Q8_0, Q4_0, … encodings) is
+`all` takes every prompt, those of 1,500 and 3,000 tokens too, and both profiles. Each FILE (SmolLM2 in Q8_0, Q4_0, … encodings) is
 converted too, and its package compared with the file's own tokens by this program.
 """
 import os
@@ -55,7 +55,8 @@ def judge(tap, work, source, is_reference, everything):
         if not package:
             continue
         g = Converted(tap, work, "smollm2", package, "%s %s" % (os.path.basename(source), profile))
-        g.prompts = [p for p in g.prompts if everything or len(p["ids"]) <= SHORT]
+        if not everything:
+            g.prompts = [p for p in g.prompts if len(p["ids"]) <= SHORT][:3]
         if is_reference:
             part_greedy(g)
         else:
