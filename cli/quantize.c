@@ -2,7 +2,6 @@
  *
  * The result on standard output is a line for each weight (or one JSON document), what was left alone among them with
  * the reason; it is printed when the package is whole. */
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -342,7 +341,6 @@ static int write_package(const struct quantize_args *args, const char *input, st
     o->progress_ctx = &progress;
     o->on_weight = keep_weight;
     o->on_weight_ctx = &rows;
-    (void)signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes is an error to report, not a death */
     const enum teg_status status = teg_quantize_package(input, args->output, o, &report, &err);
     cli_progress_end(&progress);
     if (status != TEG_OK)

@@ -142,10 +142,11 @@ static void put_affine(const struct block *b, size_t c)
     const size_t group =
         row / p->rows_each * (b->e->columns / p->columns_each) + b->group * TEG_QGEMM_GROUP / p->columns_each;
     const int offset = p->offsets.bytes ? teg_encoding_int(&p->offsets, group) : 0;
-    memcpy(b->header + scale_bytes * c, p->scales + scale_bytes * group, scale_bytes);
     if (b->form->wide_scales) {
         const float scale = short_scale(teg_encoding_float(p->scales, p->scale_dtype, group));
         memcpy(b->header + scale_bytes * c, &scale, sizeof scale);
+    } else {
+        memcpy(b->header + scale_bytes * c, p->scales + scale_bytes * group, scale_bytes);
     }
     b->header[scale_bytes * COLUMNS + c] = (uint8_t)(offset + teg_encoding_half(&p->codes));
     if (p->float_offsets) { /* of two f16, the product is exact */

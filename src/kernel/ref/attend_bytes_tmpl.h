@@ -404,15 +404,7 @@ TEG_INLINE void byte_columns(const size_t mr, const size_t nv, const bool partia
                 d[m][j] = v_quads(d[m][j], w, v[j]);
         }
     }
-#pragma GCC unroll 4
-    for (size_t m = 0; m < mr; m++) {
-        const bool sees = !partial || s->lo[row + m] < s->hi[row + m];
-        float *const out = s->out + (sees ? row + m : s->n_rows) * stride + c;
-        const vf here = v_set(s->here[row + m]), before = v_set(s->before[row + m]);
-#pragma GCC unroll 4
-        for (size_t j = 0; j < nv; j++)
-            v_store(out + j * VL, v_fma(v_float(d[m][j]), here, v_load(out + j * VL) * before));
-    }
+    value_add(mr, nv, partial, s, row, c, (const vi(*)[NV])d);
 }
 
 TEG_INLINE void byte_values(const size_t mr, const bool partial, const struct attend *s, const struct page_view *t,

@@ -206,6 +206,21 @@ TEG_INLINE void weigh_row(const bool partial, const struct attend *s, const floa
     s->here[row] = here * weight_unit;
 }
 
+/* out = out · before + here · d; rows that see no key go to a place behind the rows. */
+TEG_INLINE void value_add(const size_t mr, const size_t nv, const bool partial, const struct attend *s, size_t row,
+                          size_t c, const vi (*d)[NV])
+{
+#pragma GCC unroll 4
+    for (size_t m = 0; m < mr; m++) {
+        const bool sees = !partial || s->lo[row + m] < s->hi[row + m];
+        float *const out = s->out + (sees ? row + m : s->n_rows) * s->stride + c;
+        const vf here = v_set(s->here[row + m]), before = v_set(s->before[row + m]);
+#pragma GCC unroll 4
+        for (size_t j = 0; j < nv; j++)
+            v_store(out + j * VL, v_fma(v_float(d[m][j]), here, v_load(out + j * VL) * before));
+    }
+}
+
 /* out = out · before + here · Σ weight · v over pairs first … last - 1 of keys, nv vectors of columns from c on. */
 TEG_INLINE void value_columns(const size_t mr, const size_t nv, const bool partial, const struct attend *s,
                               const struct page_view *t, size_t row, size_t c, size_t first, size_t last)
@@ -232,15 +247,7 @@ TEG_INLINE void value_columns(const size_t mr, const size_t nv, const bool parti
                 d[m][j] = v_pairs(d[m][j], w, v[j]);
         }
     }
-#pragma GCC unroll 4
-    for (size_t m = 0; m < mr; m++) {
-        const bool sees = !partial || s->lo[row + m] < s->hi[row + m];
-        float *const out = s->out + (sees ? row + m : s->n_rows) * stride + c;
-        const vf here = v_set(s->here[row + m]), before = v_set(s->before[row + m]);
-#pragma GCC unroll 4
-        for (size_t j = 0; j < nv; j++)
-            v_store(out + j * VL, v_fma(v_float(d[m][j]), here, v_load(out + j * VL) * before));
-    }
+    value_add(mr, nv, partial, s, row, c, (const vi(*)[NV])d);
 }
 
 /* All columns, in register tiles of nearly equal width: a narrow one alone would wait for its own sums. */

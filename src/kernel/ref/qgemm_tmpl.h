@@ -611,7 +611,7 @@ struct gemm_weight {
     const struct gemm_kind *kind;
     const struct teg_qgemm_form *form; /* NULL: a dtype */
     const uint8_t *panels;
-    size_t panel_bytes;
+    size_t panel_bytes, group_bytes; /* of a group: headers counted as if they were spread over them */
 };
 struct gemm_shape {
     struct gemm_weight w, gate;
@@ -656,10 +656,10 @@ static void gemm_step(const struct gemm_shape *s, const struct gemm_weight *w, s
                       size_t g, size_t most, float *sums)
 {
     const size_t n = s->n_groups - g < most ? s->n_groups - g : most;
-    const size_t bytes = w->panel_bytes / s->n_groups * most, tiles = (s->n_rows + GEMM_MR - 1) / GEMM_MR;
+    const size_t bytes = w->group_bytes * most, tiles = (s->n_rows + GEMM_MR - 1) / GEMM_MR;
     const uint8_t *const panels = w->panels + panel * w->panel_bytes;
     const struct gemm_rows rows = {(const struct gemm_group *)(const void *)x + g, s->row_stride,
-                                   panels + w->panel_bytes / s->n_groups * (g + most),
+                                   panels + w->group_bytes * (g + most),
                                    tiles > 1 ? (bytes / GEMM_LINE + tiles - 1) / tiles : 0};
     w->kind->unpack(w->form, pass, panels, g, n, s->units);
     w->kind->rows(s->units, n, rows, s->n_rows, sums);
@@ -676,19 +676,18 @@ static void gemm_many(const struct gemm_shape *s, const struct gemm_weight *w, s
 
 /* Few rows: memory binds. Four panels go side by side, because four streams are read faster than one, a group at a
  * time, and what a panel needs three groups later is asked for before: its products are so few that memory would wait
- * for them otherwise. Headers are counted as if they were spread over the groups. */
+ * for them otherwise. */
 enum { GEMM_STREAMS = 4, GEMM_AHEAD = 3 };
 static void gemm_few(const struct gemm_shape *s, const struct gemm_weight *w, size_t panel, size_t n, const char *x,
                      float *sums)
 {
-    const size_t group_bytes = w->panel_bytes / s->n_groups;
-    const uint8_t *const ahead = w->panels + panel * w->panel_bytes + GEMM_AHEAD * group_bytes;
+    const uint8_t *const ahead = w->panels + panel * w->panel_bytes + GEMM_AHEAD * w->group_bytes;
     memset(sums, 0, n * s->n_rows * COLUMNS * sizeof *sums);
     for (size_t pass = 0; pass < w->kind->passes; pass++)
         for (size_t g = 0; g < s->n_groups; g++)
             for (size_t i = 0; i < n; i++) {
-                const uint8_t *const next = ahead + i * w->panel_bytes + g * group_bytes;
-                for (size_t at = 0; at < group_bytes; at += 64)
+                const uint8_t *const next = ahead + i * w->panel_bytes + g * w->group_bytes;
+                for (size_t at = 0; at < w->group_bytes; at += GEMM_LINE)
                     __builtin_prefetch(next + at);
                 gemm_step(s, w, pass, panel + i, x, g, 1, sums + i * s->n_rows * COLUMNS);
             }
@@ -716,8 +715,12 @@ static void gemm_tokens(const struct teg_qgemm_args *a, const struct gemm_shape 
 static struct gemm_weight gemm_weight_of(const void *panels, enum teg_dtype dtype, const struct teg_qgemm_form *form,
                                          size_t k)
 {
-    return form ? (struct gemm_weight){&form_kinds[form->kind], form, panels, teg_qgemm_form_bytes(form, COLUMNS, k)}
-                : (struct gemm_weight){&kinds[dtype], NULL, panels, teg_qgemm_packed_bytes(dtype, COLUMNS, k)};
+    const size_t bytes = form ? teg_qgemm_form_bytes(form, COLUMNS, k) : teg_qgemm_packed_bytes(dtype, COLUMNS, k);
+    return (struct gemm_weight){.kind = form ? &form_kinds[form->kind] : &kinds[dtype],
+                                .form = form,
+                                .panels = panels,
+                                .panel_bytes = bytes,
+                                .group_bytes = bytes / (k / TEG_QGEMM_GROUP)};
 }
 
 static void gemm_run(const struct teg_qgemm_args *a)
