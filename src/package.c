@@ -226,26 +226,40 @@ static void describe_program(struct teg_source *source, const struct teg_mil_pro
             add_text(source, rows[i].key, rows[i].text, strlen(rows[i].text));
 }
 
+/* A factor or learned positions: the embedding is what comes of it. False: another sum. */
+static bool move_name(struct teg_graph *g, const struct teg_op *op)
+{
+    for (uint32_t k = 0; k < op->n_inputs; k++) {
+        struct teg_value *const in = &g->values[op->inputs[k]];
+        if (!in->name || strcmp(in->name, "embed") != 0)
+            continue;
+        g->values[op->result].name = in->name;
+        in->name = NULL;
+        return true;
+    }
+    return false;
+}
+
 /* The names that build/ gives: a package and the model it was made from can be compared layer by layer. The stream
  * after layer l is the last sum before the keys of layer l + 1, or before the head. */
 static bool name_layers(struct teg_graph *g, struct teg_arena *arena, uint32_t width)
 {
     struct teg_value *last = NULL;
     uint32_t layer = 0;
-    bool ok = true;
+    bool ok = true, is_embedded = false; /* all that comes before the first layer is done */
     for (uint32_t i = 0; ok && i < g->n_ops; i++) {
         const struct teg_op *const op = &g->ops[i];
         struct teg_value *const in = &g->values[op->inputs[0]];
         const bool is_head = op->kind == TEG_OP_LM_HEAD;
         if (op->kind == TEG_OP_EMBEDDING)
             g->values[op->result].name = "embed";
-        if (op->kind == TEG_OP_SCALE && in->name && strcmp(in->name, "embed") == 0) {
-            g->values[op->result].name = in->name;
-            in->name = NULL;
-        }
-        if (op->kind == TEG_OP_ADD && teg_value_width(&g->values[op->result]) == width)
+        if (!is_embedded && (op->kind == TEG_OP_SCALE || op->kind == TEG_OP_ADD))
+            is_embedded = !move_name(g, op);
+        is_embedded = is_embedded || op->kind == TEG_OP_KV_APPEND;
+        if (is_embedded && op->kind == TEG_OP_ADD && teg_value_width(&g->values[op->result]) == width)
             last = &g->values[op->result];
-        if (is_head && in->kind == TEG_VALUE_RESULT && g->ops[in->op].kind == TEG_OP_RMS_NORM)
+        if (is_head && in->kind == TEG_VALUE_RESULT &&
+            (g->ops[in->op].kind == TEG_OP_RMS_NORM || g->ops[in->op].kind == TEG_OP_LAYER_NORM))
             in->name = "final_norm";
         if ((op->kind != TEG_OP_KV_APPEND && !is_head) || !last)
             continue;

@@ -166,16 +166,21 @@ static bool are_tables(const struct teg_op *op, const struct teg_value *cosines,
 static bool infer(const struct teg_op *op, const struct teg_value *const in[TEG_OP_INPUTS], size_t *width)
 {
     const struct teg_value *const a = in[0], *const b = in[1], *const c = in[2];
+    const bool looks_up = op->kind == TEG_OP_EMBEDDING || op->kind == TEG_OP_POSITION;
     const size_t n = op->kind == TEG_OP_EMBEDDING ? 0 : teg_value_width(a);
     *width = n;
-    if (op->kind != TEG_OP_EMBEDDING && !is_rows(a))
+    if (!looks_up && !is_rows(a))
         return false;
     switch (op->kind) {
     case TEG_OP_EMBEDDING:
         *width = teg_value_width(b);
         return a->dtype == TEG_DTYPE_I32 && a->shape.rank == 1 && is_matrix(b, 0);
+    case TEG_OP_POSITION:
+        return is_matrix(a, n) && op->attr.first < a->shape.dims[0];
     case TEG_OP_RMS_NORM:
-        return is_vector(b, teg_value_width(b)) && n % teg_value_width(b) == 0;
+    case TEG_OP_LAYER_NORM:
+        return is_vector(b, teg_value_width(b)) && n % teg_value_width(b) == 0 &&
+               (!c || is_vector(c, teg_value_width(b)));
     case TEG_OP_LINEAR:
     case TEG_OP_LM_HEAD:
         *width = (size_t)b->shape.dims[0];
@@ -196,6 +201,7 @@ static bool infer(const struct teg_op *op, const struct teg_value *const in[TEG_
     case TEG_OP_GLU:
     case TEG_OP_ADD:
         return is_rows(b) && teg_value_width(b) == n;
+    case TEG_OP_ACTIVATION:
     case TEG_OP_SCALE:
     case TEG_OP_SOFTCAP:
         return true;
@@ -326,8 +332,10 @@ enum teg_status teg_graph_verify(const struct teg_graph *g, struct teg_error *er
 
 /* ---- printing ---- */
 
-static const char *const activation_names[] = {
-    [TEG_ACT_SILU] = "silu", [TEG_ACT_GELU_TANH] = "gelu_tanh", [TEG_ACT_GELU_ERF] = "gelu_erf"};
+static const char *const activation_names[] = {[TEG_ACT_SILU] = "silu",
+                                               [TEG_ACT_GELU_TANH] = "gelu_tanh",
+                                               [TEG_ACT_GELU_ERF] = "gelu_erf",
+                                               [TEG_ACT_RELU] = "relu"};
 
 static void dump_attributes(const struct teg_op *op, struct teg_buf *out)
 {
@@ -336,7 +344,12 @@ static void dump_attributes(const struct teg_op *op, struct teg_buf *out)
     case TEG_OP_SCALE:
         teg_buf_printf(out, " scale=%g", (double)op->attr.scale.scale);
         break;
+    case TEG_OP_POSITION:
+        if (op->attr.first)
+            teg_buf_printf(out, " first=%u", op->attr.first);
+        break;
     case TEG_OP_RMS_NORM:
+    case TEG_OP_LAYER_NORM:
         teg_buf_printf(out, " eps=%g", (double)op->attr.norm.eps);
         if (op->attr.norm.weight_offset != 0)
             teg_buf_printf(out, " weight_offset=%g", (double)op->attr.norm.weight_offset);
@@ -358,6 +371,7 @@ static void dump_attributes(const struct teg_op *op, struct teg_buf *out)
             teg_buf_printf(out, " softcap=%g", (double)op->attr.attention.softcap);
         break;
     case TEG_OP_GLU:
+    case TEG_OP_ACTIVATION:
         teg_buf_printf(out, " %s", activation_names[op->attr.activation]);
         break;
     case TEG_OP_SOFTCAP:

@@ -44,20 +44,23 @@ struct teg_value {
 /* Every op, its operands and its result. [T, D] float values throughout; W is [N, K], the last dimension contiguous. */
 /*    kind       name         operands (optional ones in brackets)                                                    */
 #define TEG_OPS(X)                                                                                                     \
-    X(EMBEDDING, "embedding", 2, 2) /* tokens [T] i32, table [V, D]; result = row · scale          */                 \
-    X(RMS_NORM, "rms_norm", 2, 2)   /* x, weight [n]; over each n consecutive columns of a row     */                  \
-    X(LINEAR, "linear", 2, 3)       /* x [T, K], W [N, K], (bias [N])                              */                  \
-    X(ROPE, "rope", 2, 3)           /* x, frequencies [n_pairs] (long-context frequencies); or:    */                  \
-                                    /* x, cos, sin [positions, n_pairs], f32 or f16: rows as they are, no position */  \
-                                    /* beyond them, no magnitude                                   */                  \
-    X(KV_APPEND, "kv_append", 3, 3) /* k, v [T, G·K], state; no result                             */                 \
-    X(ATTENTION, "attention", 2, 3) /* q [T, H·K], state (sinks [H])                               */                 \
-    X(GLU, "glu", 2, 2)             /* gate, up [T, F]; result = act(gate) · up                    */                 \
-    X(ADD, "add", 2, 2)             /* a, b of one shape                                           */                  \
-    X(SCALE, "scale", 1, 1)         /* x · scale                                                   */                 \
-    X(SOFTCAP, "softcap", 1, 1)     /* cap · tanh(x / cap)                                         */                 \
-    X(SLICE, "slice", 1, 1)         /* columns begin … begin + width - 1 of x                      */                \
-    X(LM_HEAD, "lm_head", 2, 3)     /* as linear, but only for the rows whose logits are asked for */
+    X(EMBEDDING, "embedding", 2, 2)   /* tokens [T] i32, table [V, D]; result = row · scale          */               \
+    X(POSITION, "position", 1, 1)     /* table [positions, D]; row first + position, none beyond     */                \
+    X(RMS_NORM, "rms_norm", 2, 2)     /* x, weight [n]; over each n consecutive columns of a row     */                \
+    X(LAYER_NORM, "layer_norm", 2, 3) /* the same less the mean: x, weight [n] (bias [n])          */                  \
+    X(LINEAR, "linear", 2, 3)         /* x [T, K], W [N, K], (bias [N])                              */                \
+    X(ROPE, "rope", 2, 3)             /* x, frequencies [n_pairs] (long-context frequencies); or:    */                \
+    /* x, cos, sin [positions, n_pairs], f32 or f16: rows as they are, no position */                                  \
+    /* beyond them, no magnitude                                   */                                                  \
+    X(KV_APPEND, "kv_append", 3, 3)   /* k, v [T, G·K], state; no result                             */               \
+    X(ATTENTION, "attention", 2, 3)   /* q [T, H·K], state (sinks [H])                               */               \
+    X(GLU, "glu", 2, 2)               /* gate, up [T, F]; result = act(gate) · up                    */               \
+    X(ACTIVATION, "activation", 1, 1) /* act(x)                                                    */                  \
+    X(ADD, "add", 2, 2)               /* a, b of one shape                                           */                \
+    X(SCALE, "scale", 1, 1)           /* x · scale                                                   */               \
+    X(SOFTCAP, "softcap", 1, 1)       /* cap · tanh(x / cap)                                         */               \
+    X(SLICE, "slice", 1, 1)           /* columns begin … begin + width - 1 of x                      */              \
+    X(LM_HEAD, "lm_head", 2, 3)       /* as linear, but only for the rows whose logits are asked for */
 
 enum teg_op_kind {
 #define X(kind, name, min, max) TEG_OP_##kind,
@@ -66,7 +69,7 @@ enum teg_op_kind {
         TEG_OP_COUNT
 };
 
-enum teg_activation { TEG_ACT_SILU, TEG_ACT_GELU_TANH, TEG_ACT_GELU_ERF };
+enum teg_activation { TEG_ACT_SILU, TEG_ACT_GELU_TANH, TEG_ACT_GELU_ERF, TEG_ACT_RELU };
 
 struct teg_op {
     enum teg_op_kind kind;
@@ -94,6 +97,7 @@ struct teg_op {
             float scale, softcap;
         } attention; /* kv_append: n_kv_heads and head_width */
         enum teg_activation activation;
+        uint32_t first; /* position: the row of position 0 */
         float cap;
         struct {
             uint32_t begin, width;

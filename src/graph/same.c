@@ -67,7 +67,11 @@ static bool same_attributes(struct matcher *m, const struct teg_op *x, const str
     case TEG_OP_SCALE:
         NEAR(scale.scale);
         break;
+    case TEG_OP_POSITION:
+        SAME(first);
+        break;
     case TEG_OP_RMS_NORM:
+    case TEG_OP_LAYER_NORM:
         NEAR(norm.eps);
         SAME(norm.weight_offset);
         SAME(norm.by_max);
@@ -92,6 +96,7 @@ static bool same_attributes(struct matcher *m, const struct teg_op *x, const str
         SAME(attention.head_width);
         break;
     case TEG_OP_GLU:
+    case TEG_OP_ACTIVATION:
         SAME(activation);
         break;
     case TEG_OP_SOFTCAP:

@@ -86,6 +86,9 @@ struct teg_attention_args {
      * where no x² overflows. */                                                                                      \
     X(rms_norm_f32, (const float *x, size_t x_stride, const float *w, float w_offset, float eps, float *y,             \
                      size_t y_stride, size_t n_rows, size_t n))                                                        \
+    /* y = (x - mean) · rsqrt(mean((x - mean)²) + eps) · w + b; b NULL: 0. */                                       \
+    X(layer_norm_f32, (const float *x, size_t x_stride, const float *w, const float *b, float eps, float *y,           \
+                       size_t y_stride, size_t n_rows, size_t n))                                                      \
     /* In place on [T, stride], n_heads heads of head_width at columns 0, head_width, …; the first 2·n_pairs        \
      * components turn. Half style: pairs (i, i + n_pairs); interleaved: (2i, 2i+1). cos, sin: [T, n_pairs]. */        \
     X(rope_half_f32, (float *x, size_t stride, const float *cos, const float *sin, size_t n_tokens, size_t n_heads,    \
@@ -99,10 +102,12 @@ struct teg_attention_args {
     X(attention_f16, (const struct teg_attention_args *a))                                                             \
     X(attention_bf16, (const struct teg_attention_args *a))                                                            \
     /* y = act(gate) · up, rows of n. silu(x) = x/(1+e^-x); gelu is the tanh form. |error| <= 8 eps relative          \
-     * (gelu: to |gate · up|), or 2^-126. */                                                                          \
+     * (gelu: to |gate · up|), or 2^-126. up_stride 0: one row of up for all. */                                      \
     X(silu_mul_f32, (const float *gate, size_t gate_stride, const float *up, size_t up_stride, float *y,               \
                      size_t y_stride, size_t n_rows, size_t n))                                                        \
     X(gelu_mul_f32, (const float *gate, size_t gate_stride, const float *up, size_t up_stride, float *y,               \
+                     size_t y_stride, size_t n_rows, size_t n))                                                        \
+    X(relu_mul_f32, (const float *gate, size_t gate_stride, const float *up, size_t up_stride, float *y,               \
                      size_t y_stride, size_t n_rows, size_t n))                                                        \
     /* The same with x · (1 + erf(x/sqrt 2))/2, to the bound of gelu. */                                              \
     X(gelu_erf_mul_f32, (const float *gate, size_t gate_stride, const float *up, size_t up_stride, float *y,           \

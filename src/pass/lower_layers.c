@@ -6,7 +6,8 @@
 
 static bool is_head_op(enum teg_op_kind kind)
 {
-    return kind == TEG_OP_RMS_NORM || kind == TEG_OP_LM_HEAD || kind == TEG_OP_SOFTCAP || kind == TEG_OP_SCALE;
+    return kind == TEG_OP_RMS_NORM || kind == TEG_OP_LAYER_NORM || kind == TEG_OP_LM_HEAD || kind == TEG_OP_SOFTCAP ||
+           kind == TEG_OP_SCALE;
 }
 
 /* only[i]: the one value that is made up to op i and used after it, or TEG_NO_VALUE. */

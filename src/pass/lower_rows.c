@@ -61,6 +61,25 @@ static void norm(struct lowerer *l, const struct teg_op *op)
         put(l, op, y);
 }
 
+static void layer_norm(struct lowerer *l, const struct teg_op *op)
+{
+    const int64_t n = (int64_t)teg_value_width(&l->g->values[op->inputs[1]]);
+    const bool by_head = (size_t)n != teg_value_width(&l->g->values[op->inputs[0]]);
+    const uint32_t axis = by_head ? teg_lower_head_axis(l) : teg_lower_flat_axis(l);
+    struct teg_mil_bind args[6] = {
+        {"x", by_head ? teg_lower_heads(l, op->inputs[0], (uint32_t)n) : teg_lower_flat(l, op->inputs[0])},
+        {"axes", INTS(l, (int32_t)axis)},
+        {"epsilon", teg_lower_half(l, op->attr.norm.eps)},
+        {"gamma", teg_lower_vector(l, op->inputs[1], 0, NULL, 0, 1, &n)}};
+    if (op->n_inputs > 2)
+        args[4] = (struct teg_mil_bind){"beta", teg_lower_vector(l, op->inputs[2], 0, NULL, 0, 1, &n)};
+    const var y = teg_lower_op(l, "layer_norm", "norm", args);
+    if (by_head)
+        put_heads(l, op, y, (uint32_t)n);
+    else
+        put(l, op, y);
+}
+
 /* ---- products ---- */
 
 static var product(struct lowerer *l, const char *name, var x, var weight, var bias)
@@ -104,14 +123,25 @@ static void rope(struct lowerer *l, const struct teg_op *op)
 
 /* ---- elementwise ---- */
 
+static var activated(struct lowerer *l, const struct teg_op *op)
+{
+    const var x = teg_lower_flat(l, op->inputs[0]);
+    const char *const mode = op->attr.activation == TEG_ACT_GELU_ERF ? "EXACT" : "TANH_APPROXIMATION";
+    if (op->attr.activation == TEG_ACT_SILU || op->attr.activation == TEG_ACT_RELU)
+        return teg_lower_op(l, op->attr.activation == TEG_ACT_SILU ? "silu" : "relu", "gate",
+                            (struct teg_mil_bind[]){{"x", x}, {0}});
+    return OP(l, "gelu", "gate", {"x", x}, {"mode", teg_mil_make_string(l->m, mode)});
+}
+
 static void glu(struct lowerer *l, const struct teg_op *op)
 {
-    const var x = teg_lower_flat(l, op->inputs[0]), up = teg_lower_flat(l, op->inputs[1]);
-    const char *const mode = op->attr.activation == TEG_ACT_GELU_ERF ? "EXACT" : "TANH_APPROXIMATION";
-    const var gate = op->attr.activation == TEG_ACT_SILU
-                         ? OP(l, "silu", "gate", {"x", x})
-                         : OP(l, "gelu", "gate", {"x", x}, {"mode", teg_mil_make_string(l->m, mode)});
+    const var gate = activated(l, op), up = teg_lower_flat(l, op->inputs[1]);
     put(l, op, OP(l, "mul", "gated", {"x", gate}, {"y", up}));
+}
+
+static void activation(struct lowerer *l, const struct teg_op *op)
+{
+    put(l, op, activated(l, op));
 }
 
 static void add(struct lowerer *l, const struct teg_op *op)
@@ -155,12 +185,15 @@ static void unwritten(struct lowerer *l, const struct teg_op *op)
 
 static void (*const writers[])(struct lowerer *l, const struct teg_op *op) = {
     [TEG_OP_EMBEDDING] = unwritten,
+    [TEG_OP_POSITION] = unwritten,
     [TEG_OP_RMS_NORM] = norm,
+    [TEG_OP_LAYER_NORM] = layer_norm,
     [TEG_OP_LINEAR] = linear,
     [TEG_OP_ROPE] = rope,
     [TEG_OP_KV_APPEND] = teg_lower_append,
     [TEG_OP_ATTENTION] = teg_lower_attention,
     [TEG_OP_GLU] = glu,
+    [TEG_OP_ACTIVATION] = activation,
     [TEG_OP_ADD] = add,
     [TEG_OP_SCALE] = scale,
     [TEG_OP_SOFTCAP] = softcap,

@@ -290,9 +290,9 @@ static const char *read_inputs(struct raiser *r)
 
 /* ---- ops ---- */
 
-static const struct teg_raise_row *const tables[] = {teg_raise_layout_rows, teg_raise_slice_rows, teg_raise_math_rows,
-                                                     teg_raise_rope_rows,   teg_raise_mask_rows,  teg_raise_attend_rows,
-                                                     teg_raise_state_rows,  teg_raise_tile_rows,  teg_raise_fixed_rows};
+static const struct teg_raise_row *const tables[] = {
+    teg_raise_layout_rows, teg_raise_slice_rows,  teg_raise_math_rows,  teg_raise_norm_rows, teg_raise_rope_rows,
+    teg_raise_mask_rows,   teg_raise_attend_rows, teg_raise_state_rows, teg_raise_tile_rows, teg_raise_fixed_rows};
 
 static teg_raise_rule find_rule(const char *type)
 {
@@ -582,7 +582,10 @@ enum teg_status teg_raise_function(struct raiser *r, const char **reason)
     if (!*reason)
         *reason = check_states(r);
     TRY(r->status);
-    return *reason ? TEG_OK : teg_graph_verify(r->graph, r->err);
+    if (*reason)
+        return TEG_OK;
+    TRY(teg_raise_prune(r));
+    return teg_graph_verify(r->graph, r->err);
 }
 
 enum teg_raise_role teg_raise_role_of(const struct raiser *r, const char *name)

@@ -105,6 +105,8 @@ enum kind {
     BANDED,       /* the same where seen, else 0 */
     ROWS,         /* of a value, scaled */
     SQUARES,
+    ROW_MEANS, /* of rows a themselves */
+    CENTRED,   /* rows less that */
     MEANS,
     MEANS_EPS,
     SUMS,    /* of squares, plus eps */
@@ -124,6 +126,7 @@ enum kind {
     SUM,          /* of two waved halves of heads, a and b */
     ROTATED_PART, /* the first columns of each head of a, rotated by `cos` and `sin` */
     SILU,
+    RELU,
     SIGMOID,
     GELU,       /* of rows a */
     GELU_ERF,   /* of rows times gain, which is 1/2 when all of it is there */
@@ -189,6 +192,7 @@ struct meaning {
     float eps, cap, gain;
     float least;    /* maxima, what is divided by them, its norm */
     bool by_max;    /* normed */
+    bool centred;   /* normed: a layer norm */
     uint32_t group; /* norms, turned: columns of one head or row */
     /* INTEGERS */
     const struct amount *ints;
@@ -204,6 +208,7 @@ struct meaning {
     bool by_contract;                /* cos, sin: the caller's, from the package's base */
     bool interleaved;                /* turned: pairs are neighbours */
     const struct meaning *cos, *sin; /* a part that is rotated */
+    const struct meaning *part;      /* rows that are one, as such */
     uint32_t state, n_writes;
     const struct write *write;
     uint32_t axis; /* doubled: along which dimension */
@@ -282,6 +287,7 @@ struct raiser {
     uint32_t n_decoded, decoded_capacity;
     teg_mil_var_id tokens_var;
     size_t table_rows; /* of the shortest table of positions; 0: none */
+    bool is_learned;   /* some of them are added to the embedding */
     float rope_base;   /* from the metadata; 0: none */
     int64_t table_ids; /* rows of the smallest embedding table */
     uint32_t n_heads, n_kv_heads, head_width, ffn_width;
@@ -350,6 +356,15 @@ float *teg_raise_floats(struct raiser *r, teg_mil_var_id var, size_t *n, const c
 /* In the graph as [N, K]; TEG_NO_VALUE: *why, or r->status. */
 teg_value_id teg_raise_matrix(struct raiser *r, teg_mil_var_id var, bool transposed, const char **why);
 teg_value_id teg_raise_vector(struct raiser *r, teg_mil_var_id var, const char **why);
+/* n runs of rows, the first rows of two of them `apart`. */
+struct teg_row_runs {
+    size_t first, n, rows, apart;
+};
+/* Some rows of a matrix, and of a vector. */
+teg_value_id teg_raise_matrix_rows(struct raiser *r, teg_mil_var_id var, bool transposed,
+                                   const struct teg_row_runs *runs, const char **why);
+teg_value_id teg_raise_vector_rows(struct raiser *r, teg_mil_var_id var, const struct teg_row_runs *runs,
+                                   const char **why);
 /* Several matrices on top of each other. */
 teg_value_id teg_raise_stack(struct raiser *r, const teg_mil_var_id *vars, uint32_t n, bool transposed,
                              const char **why);
@@ -370,8 +385,8 @@ struct teg_raise_row {
     teg_raise_rule rule;
 };
 extern const struct teg_raise_row teg_raise_layout_rows[], teg_raise_slice_rows[], teg_raise_math_rows[],
-    teg_raise_attend_rows[], teg_raise_state_rows[], teg_raise_rope_rows[], teg_raise_mask_rows[],
-    teg_raise_tile_rows[], teg_raise_fixed_rows[];
+    teg_raise_norm_rows[], teg_raise_attend_rows[], teg_raise_state_rows[], teg_raise_rope_rows[],
+    teg_raise_mask_rows[], teg_raise_tile_rows[], teg_raise_fixed_rows[];
 
 /* An element depends only on its own place, so any order of elements keeps the meaning. */
 bool teg_raise_may_move(const struct meaning *m);
@@ -400,7 +415,33 @@ bool teg_raise_join_partial(struct raiser *r, struct meaning *m, const struct me
 bool teg_raise_angles(struct raiser *r, struct meaning *m, const struct meaning *x, const struct meaning *y);
 /* Attention in tiles (raise_tile.c). */
 bool teg_raise_tile_binary(struct raiser *r, struct meaning *m, const struct meaning *a, const struct meaning *b);
-/* The sum of squares (raise_math.c). False: it is none. */
+/* Rows that differ in nothing but their kind. */
+bool teg_raise_same_rows(const struct meaning *a, const struct meaning *b);
+/* The rows that a function of rows was made from: itself with another kind. NULL: memory. */
+struct meaning *teg_raise_rows_in(struct raiser *r, const struct meaning *m);
+bool teg_raise_is_number(struct raiser *r, const struct meaning *m, float value);
+/* An activation without anything to gate, or a norm without a weight; as_rows: x, made rows where it waits to become
+ * some. NULL: memory. */
+bool teg_raise_is_waiting(const struct meaning *x);
+const struct meaning *teg_raise_as_rows(struct raiser *r, const struct meaning *x);
+/* Norms (raise_norm.c); false: these are none. */
+const struct meaning *teg_raise_bare_norm(struct raiser *r, const struct meaning *x);
+bool teg_raise_norm_multiply(struct raiser *r, struct meaning *m, const struct meaning *a, const struct meaning *b);
+bool teg_raise_norm_add(struct raiser *r, struct meaning *m, const struct meaning *a, const struct meaning *b);
+bool teg_raise_norm_divide(struct raiser *r, struct meaning *m, const struct meaning *a, const struct meaning *b);
+bool teg_raise_norm_bias(struct raiser *r, struct meaning *m, const struct meaning *x, const struct meaning *bias);
+bool teg_raise_centre(struct raiser *r, struct meaning *m, const struct meaning *x, const struct meaning *mean);
+/* A constant of n values that lie along all n columns of one dimension of the view. */
+bool teg_raise_is_vector_along(struct raiser *r, teg_mil_var_id var, const struct view *view, int64_t n);
+/* Columns of a product with others between them, as Q, K and V of each head are: they become a product of their own.
+ * False: they are none such, and m is as it was. */
+bool teg_raise_pick(struct raiser *r, struct meaning *m);
+/* Rows of a table at the positions, seen in `rank` dimensions (raise_graph.c); NULL: m says why. */
+struct meaning *teg_raise_position_rows(struct raiser *r, struct meaning *m, const struct meaning *table,
+                                        uint32_t rank);
+/* Ops that nothing reads are dropped. */
+enum teg_status teg_raise_prune(struct raiser *r);
+/* The sum of squares (raise_norm.c). False: it is none. */
 bool teg_raise_sum_squares(struct raiser *r, struct meaning *m, const struct meaning *x);
 bool teg_raise_tile_reduce(struct raiser *r, struct meaning *m, const struct meaning *x);
 /* Weights or raised scores times the values v, seen as [..., slots, K]. */

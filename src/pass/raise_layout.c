@@ -32,6 +32,7 @@ bool teg_raise_may_move(const struct meaning *m)
     case DIFFERENCE:
     case SUM:
     case SILU:
+    case RELU:
     case SIGMOID:
     case GELU:
     case GELU_ERF:
@@ -195,14 +196,16 @@ static bool gather_ints(struct raiser *r, struct meaning *m, const struct meanin
 }
 
 /* Positions, also where a call has one token and the start position is all there is. */
-static bool as_positions(const struct raiser *r, const struct meaning *x, struct view *view)
+static bool as_positions(const struct raiser *r, const struct meaning *x, struct view *view, int64_t *add)
 {
-    if (x->kind == POSITIONS && x->add == 0) {
+    if (x->kind == POSITIONS) {
+        *add = x->add;
         *view = x->view;
         return teg_view_has(view, AXIS_TOKENS) || teg_amount_is(r->tokens, 1);
     }
-    if (x->kind == INTEGERS && x->n_ints == 1 && teg_amount_is(r->tokens, 1) && x->ints[0].n == 0 &&
-        x->ints[0].t == 0 && x->ints[0].p == 1) {
+    if (x->kind == INTEGERS && x->n_ints == 1 && teg_amount_is(r->tokens, 1) && x->ints[0].t == 0 &&
+        x->ints[0].p == 1) {
+        *add = x->ints[0].n;
         *view = (struct view){.rank = 1};
         return true;
     }
@@ -278,7 +281,7 @@ static void rule_gather_nd(struct raiser *r, struct meaning *m)
 static void rule_gather(struct raiser *r, struct meaning *m)
 {
     const struct meaning *const x = teg_raise_arg(r, "x"), *const indices = teg_raise_arg(r, "indices");
-    int64_t axis = 0;
+    int64_t axis = 0, add = 0;
     uint32_t n;
     struct view positions;
     if (teg_raise_arg(r, "axis"))
@@ -290,13 +293,14 @@ static void rule_gather(struct raiser *r, struct meaning *m)
         teg_raise_no(r, m, "expected a constant table, found a computed one");
     } else if (indices->kind == TOKENS && indices->add == 0) {
         embed(r, m, indices, x->var, axis);
-    } else if (as_positions(r, indices, &positions)) {
+    } else if (as_positions(r, indices, &positions, &add)) {
         if (!gather_view(r, m, &positions, x->var, axis)) {
             teg_raise_no(r, m, "expected a table [positions, width], found another shape");
             return;
         }
         m->kind = TABLE;
         m->var = x->var;
+        m->add = add;
         m->columns = teg_view_width(&m->view);
         m->scale = 1;
     } else {

@@ -1,12 +1,12 @@
-/* pass/raise_math.c: products, norms, activations and the elementwise ops between them.
+/* pass/raise_math.c: products, activations and the elementwise ops between them, which ask each family in turn.
  *
- * A norm is built up over its ops (squares, their mean, mean + eps, its inverse root), each with the rows it came from,
- * and becomes an op of the graph when the weight is multiplied on. The elementwise ops ask each family in turn. */
+ * An activation waits for what is multiplied on: then it is a gate. A product or a sum that reads it makes it an op of
+ * its own. */
 #include <math.h>
 
 #include "pass/raise_int.h"
 
-static bool same_rows(const struct meaning *a, const struct meaning *b)
+bool teg_raise_same_rows(const struct meaning *a, const struct meaning *b)
 {
     const bool same =
         a->is_linear == b->is_linear &&
@@ -15,7 +15,7 @@ static bool same_rows(const struct meaning *a, const struct meaning *b)
 }
 
 /* The rows that a function of rows was made from: itself with another kind. */
-static struct meaning *rows_in(struct raiser *r, const struct meaning *m)
+struct meaning *teg_raise_rows_in(struct raiser *r, const struct meaning *m)
 {
     struct meaning *const rows = teg_raise_alloc(r, 1, sizeof *rows);
     if (rows) {
@@ -49,6 +49,8 @@ static void product(struct raiser *r, struct meaning *m, const struct meaning *x
     uint64_t dims[2];
     uint32_t rank;
     const uint32_t total = teg_view_total(&x->view), at = teg_view_begin(&x->view, dim);
+    if (!(x = teg_raise_as_rows(r, x)))
+        return;
     if (x->kind != ROWS) {
         teg_raise_no(r, m, "expected rows as x, found another value");
         return;
@@ -147,240 +149,12 @@ static void rule_matmul(struct raiser *r, struct meaning *m)
 {
     const struct meaning *const x = teg_raise_arg(r, "x"), *const y = teg_raise_arg(r, "y");
     const bool tx = teg_raise_bool(r, "transpose_x", false), ty = teg_raise_bool(r, "transpose_y", false);
-    if (x->kind == ROWS && y->kind == CONSTANT && !tx && x->view.rank > 0)
+    const bool is_rows = x->kind == ROWS || teg_raise_is_waiting(x);
+    if (is_rows && y->kind == CONSTANT && !tx && x->view.rank > 0)
         product(r, m, x, x->view.rank - 1, y->var, !ty, TEG_MIL_NO_VAR);
     else if (!teg_raise_angles(r, m, x, y) && !teg_raise_spread(r, m, x, y) &&
              !teg_raise_attend_matmul(r, m, x, y, tx, ty) && m->kind == NOTHING && !m->why)
         teg_raise_no(r, m, "expected a product with a weight, scores, or positions times frequencies, found another");
-}
-
-/* ---- norms ---- */
-
-static bool is_number(struct raiser *r, const struct meaning *m, float value)
-{
-    float x;
-    return teg_raise_scalar(r, m, &x) && x == value;
-}
-
-static void squares(struct raiser *r, struct meaning *m, const struct meaning *x)
-{
-    if (x->kind != ROWS && x->kind != BY_MAX) {
-        teg_raise_no(r, m, "expected rows to square, found another value");
-        return;
-    }
-    m->kind = SQUARES;
-    m->a = x;
-    m->view = x->view;
-}
-
-static void rule_sqrt(struct raiser *r, struct meaning *m);
-static void rule_pow(struct raiser *r, struct meaning *m)
-{
-    const struct meaning *const x = teg_raise_arg(r, "x"), *const y = teg_raise_arg(r, "y");
-    if (is_number(r, y, 2))
-        squares(r, m, x);
-    else if ((x->kind == MEANS_EPS || x->kind == MEANS) && is_number(r, y, -0.5f)) {
-        *m = *x;
-        m->kind = INVERSE;
-        m->gain = 1;
-    } else if ((x->kind == MEANS_EPS || x->kind == MEANS || x->kind == SUMS) && is_number(r, y, 0.5f))
-        rule_sqrt(r, m);
-    else
-        teg_raise_no(r, m, "expected a square, found another power");
-}
-
-static void rule_square(struct raiser *r, struct meaning *m)
-{
-    squares(r, m, teg_raise_arg(r, "x"));
-}
-
-/* The dimension of x that an op reduces and keeps: the columns of a row or a head. */
-static const struct factor *reduced(struct raiser *r, const struct meaning *x)
-{
-    int64_t axis;
-    uint32_t n;
-    if (!teg_raise_numbers(r, "axes", &axis, 1, &n) || !teg_raise_bool(r, "keep_dims", false))
-        return NULL;
-    axis = axis < 0 ? axis + x->view.rank : axis;
-    const struct factor *const f = axis >= 0 ? teg_view_single(&x->view, (uint32_t)axis) : NULL;
-    return f && f->axis == AXIS_COLUMNS && f->stride == 1 && teg_view_whole(&x->view) ? f : NULL;
-}
-
-/* max |x|, by which careful exporters divide x so that its squares fit half precision. */
-static void rule_abs(struct raiser *r, struct meaning *m)
-{
-    const struct meaning *const x = teg_raise_arg(r, "x");
-    if (x->kind == ROWS)
-        *m = (struct meaning){.kind = MAGNITUDES, .a = x, .view = x->view};
-    else
-        teg_raise_no(r, m, "expected rows, found another value");
-}
-
-static void rule_reduce_max(struct raiser *r, struct meaning *m)
-{
-    const struct meaning *const x = teg_raise_arg(r, "x");
-    if (teg_raise_tile_reduce(r, m, x))
-        return;
-    const struct factor *const f = x->kind == MAGNITUDES ? reduced(r, x) : NULL;
-    if (f)
-        *m = (struct meaning){.kind = MAXIMA, .a = x->a, .group = (uint32_t)f->size.n, .view = x->view};
-    else
-        teg_raise_no(r, m,
-                     "expected the largest of |x| in a row or a head, as a dimension that is kept, found another");
-}
-
-static void rule_reduce_mean(struct raiser *r, struct meaning *m)
-{
-    const struct meaning *const x = teg_raise_arg(r, "x");
-    if (x->kind != SQUARES) {
-        teg_raise_no(r, m, "expected the mean of squares, found another");
-        return;
-    }
-    const struct factor *const f = reduced(r, x);
-    if (!f) {
-        teg_raise_no(
-            r, m, "expected the mean over the columns of a row or a head, as a dimension that is kept, found another");
-        return;
-    }
-    m->kind = MEANS;
-    m->a = x->a;
-    m->group = (uint32_t)f->size.n;
-    m->view = x->view;
-}
-
-bool teg_raise_sum_squares(struct raiser *r, struct meaning *m, const struct meaning *x)
-{
-    const struct factor *const f = x->kind == SQUARES ? reduced(r, x) : NULL;
-    if (f)
-        *m = (struct meaning){.kind = SUMS, .a = x->a, .group = (uint32_t)f->size.n, .view = x->view};
-    return f != NULL;
-}
-
-/* Of rows that an op squares and adds up itself; its root where `is_root`. */
-static void sum_rows(struct raiser *r, struct meaning *m, bool is_root)
-{
-    const struct meaning *const x = teg_raise_arg(r, "x");
-    const struct factor *const f = x->kind == ROWS || x->kind == BY_MAX ? reduced(r, x) : NULL;
-    if (!f) {
-        teg_raise_no(r, m, "expected the columns of a row or a head, as a dimension that is kept, found another value");
-        return;
-    }
-    *m = (struct meaning){.kind = is_root ? ROOTS : SUMS, .a = x, .group = (uint32_t)f->size.n, .view = x->view};
-    m->gain = sqrtf((float)m->group);
-}
-
-static void rule_sum_square(struct raiser *r, struct meaning *m)
-{
-    sum_rows(r, m, false);
-}
-
-static void rule_l2_norm(struct raiser *r, struct meaning *m)
-{
-    sum_rows(r, m, true);
-}
-
-static void rule_sqrt(struct raiser *r, struct meaning *m)
-{
-    const struct meaning *const x = teg_raise_arg(r, "x");
-    if (x->kind != MEANS && x->kind != MEANS_EPS && x->kind != SUMS) {
-        teg_raise_no(r, m, "expected the mean of squares, found another value");
-        return;
-    }
-    *m = *x;
-    m->kind = ROOTS;
-    m->gain = x->kind == SUMS ? sqrtf((float)x->group) : 1;
-    m->eps = x->kind == SUMS ? x->eps / (float)x->group : x->eps;
-}
-
-static void rule_rsqrt(struct raiser *r, struct meaning *m)
-{
-    const struct meaning *const x = teg_raise_arg(r, "x");
-    float eps = 1e-12f;
-    if (x->kind != MEANS && x->kind != MEANS_EPS && x->kind != SUMS) {
-        teg_raise_no(r, m, "expected the mean of squares, found another value");
-        return;
-    }
-    (void)teg_raise_scalar(r, teg_raise_arg(r, "epsilon"), &eps);
-    *m = *x;
-    m->kind = INVERSE;
-    m->gain = x->kind == SUMS ? 1 / sqrtf((float)x->group) : 1;
-    m->eps = x->kind == SUMS ? (x->eps + eps) / (float)x->group : x->eps + eps;
-}
-
-/* 1 / ROOTS */
-static void rule_inverse(struct raiser *r, struct meaning *m)
-{
-    const struct meaning *const x = teg_raise_arg(r, "x");
-    if (x->kind != ROOTS) {
-        teg_raise_no(r, m, "expected the root of the mean of squares, found another value");
-        return;
-    }
-    *m = *x;
-    m->kind = INVERSE;
-    m->gain = 1 / x->gain;
-}
-
-/* Rows over the root of their own mean square. */
-static void normed(struct meaning *m, const struct meaning *rows, const struct meaning *inverse, float gain)
-{
-    *m = *rows;
-    m->kind = NORMED;
-    m->by_max = rows->kind == BY_MAX;
-    m->eps = inverse->eps;
-    m->group = inverse->group;
-    m->gain = gain;
-}
-
-static void rule_layer_norm(struct raiser *r, struct meaning *m)
-{
-    const struct meaning *const x = teg_raise_arg(r, "x");
-    int64_t axis;
-    uint32_t n;
-    float eps = 1e-5f;
-    const bool plain = !teg_raise_arg(r, "gamma") && !teg_raise_arg(r, "beta");
-    if (x->kind != DOUBLED || !plain || !teg_raise_numbers(r, "axes", &axis, 1, &n) ||
-        (axis < 0 ? axis + x->view.rank : axis) != x->axis) {
-        teg_raise_no(r, m, "expected the norm of [x, -x] over it, without gamma and beta, found another");
-        return;
-    }
-    (void)teg_raise_scalar(r, teg_raise_arg(r, "epsilon"), &eps);
-    *m = *x;
-    m->kind = DOUBLED_NORM;
-    m->eps = eps;
-    m->group = (uint32_t)teg_view_single(&x->view, x->axis)->size.n;
-}
-
-/* normed rows times a weight along their group */
-static void weighted_norm(struct raiser *r, struct meaning *m, const struct meaning *x, const struct meaning *w)
-{
-    const struct teg_mil_type *const type = &r->program->vars[w->var].type;
-    const char *why = NULL;
-    int32_t from_end = 0;
-    for (int32_t d = 0; d < type->rank; d++)
-        if (type->dims[d] != 1)
-            from_end = from_end ? -1 : type->rank - d;
-    const struct factor *const f = from_end > 0 && (uint32_t)from_end <= x->view.rank
-                                       ? teg_view_single(&x->view, x->view.rank - (uint32_t)from_end)
-                                       : NULL;
-    if (!f || f->stride != 1 || f->size.n != x->group) {
-        teg_raise_no(r, m, "expected a weight of %u values along what is normed, found another shape", x->group);
-        return;
-    }
-    const struct meaning *const rows = rows_in(r, x);
-    const teg_value_id v = rows ? teg_raise_value(r, rows, &why) : TEG_NO_VALUE;
-    const teg_value_id weight = v == TEG_NO_VALUE ? v : teg_raise_vector(r, w->var, &why);
-    if (weight == TEG_NO_VALUE) {
-        teg_raise_no(r, m, "%s", why ? why : "out of memory");
-        return;
-    }
-    struct teg_op op = {.kind = TEG_OP_RMS_NORM, .n_inputs = 2, .inputs = {v, weight}};
-    op.attr.norm.eps = x->eps;
-    op.attr.norm.by_max = x->by_max;
-    op.attr.norm.least_max = x->least;
-    const teg_value_id out = teg_raise_emit(r, &op);
-    teg_raise_rows(m, out, teg_view_width(&x->view), &x->view);
-    m->last = x->last;
-    m->scale = x->gain > 0 && fabsf(x->gain - 1) > 1e-6f ? x->gain : 1;
 }
 
 /* ---- activations ---- */
@@ -396,6 +170,46 @@ static void activation(struct raiser *r, struct meaning *m, enum kind kind)
     m->kind = kind;
 }
 
+static bool is_gate(const struct meaning *x)
+{
+    return x->kind == SILU || x->kind == GELU || x->kind == RELU || (x->kind == GELU_ERF && x->gain == 0.5f);
+}
+
+static enum teg_activation activation_of(const struct meaning *x)
+{
+    return x->kind == SILU   ? TEG_ACT_SILU
+           : x->kind == GELU ? TEG_ACT_GELU_TANH
+           : x->kind == RELU ? TEG_ACT_RELU
+                             : TEG_ACT_GELU_ERF;
+}
+
+bool teg_raise_is_waiting(const struct meaning *x)
+{
+    return is_gate(x) || x->kind == NORMED;
+}
+
+const struct meaning *teg_raise_as_rows(struct raiser *r, const struct meaning *x)
+{
+    const char *why = NULL;
+    if (!teg_raise_is_waiting(x))
+        return x;
+    struct meaning *const out = teg_raise_rows_in(r, x);
+    if (!out || x->kind == NORMED)
+        return out ? teg_raise_bare_norm(r, x) : NULL;
+    const teg_value_id v = teg_raise_value(r, out, &why);
+    if (v == TEG_NO_VALUE) {
+        teg_raise_no(r, out, "%s", why ? why : "out of memory");
+        return out;
+    }
+    const struct view view = x->view;
+    struct teg_op op = {.kind = TEG_OP_ACTIVATION, .n_inputs = 1, .inputs = {v}};
+    op.attr.activation = activation_of(x);
+    *out = (struct meaning){.weight = TEG_MIL_NO_VAR, .bias = TEG_MIL_NO_VAR, .last = x->last};
+    teg_raise_rows(out, teg_raise_emit(r, &op), teg_view_width(&view), &view);
+    r->ffn_width = (uint32_t)out->columns;
+    return out;
+}
+
 static void rule_silu(struct raiser *r, struct meaning *m)
 {
     activation(r, m, SILU);
@@ -404,6 +218,11 @@ static void rule_silu(struct raiser *r, struct meaning *m)
 static void rule_sigmoid(struct raiser *r, struct meaning *m)
 {
     activation(r, m, SIGMOID);
+}
+
+static void rule_relu(struct raiser *r, struct meaning *m)
+{
+    activation(r, m, RELU);
 }
 
 static void rule_erf(struct raiser *r, struct meaning *m)
@@ -438,7 +257,7 @@ static void two_rows(struct raiser *r, struct meaning *m, const struct meaning *
                      const struct teg_op *op)
 {
     const char *why = NULL;
-    const struct meaning *const x = rows_in(r, a), *const y = rows_in(r, b);
+    const struct meaning *const x = teg_raise_rows_in(r, a), *const y = teg_raise_rows_in(r, b);
     if (!x || !y)
         return;
     struct view bare = b->view;
@@ -462,7 +281,7 @@ static void two_rows(struct raiser *r, struct meaning *m, const struct meaning *
 /* s · tanh(x · k): tanh's rows have k as their scale. */
 static void softcap(struct raiser *r, struct meaning *m, const struct meaning *x, float cap)
 {
-    struct meaning *const rows = rows_in(r, x);
+    struct meaning *const rows = teg_raise_rows_in(r, x);
     if (!rows)
         return;
     const float rest = rows->scale * cap; /* 1 but for the rounding of 1/cap */
@@ -516,7 +335,7 @@ static bool is_half_gelu(const struct meaning *rows, const struct meaning *erf)
         return false;
     const float ratio = erf->scale / rows->scale; /* 1/sqrt 2, or twice that where x was halved first */
     inner.scale = rows->scale;
-    return same_rows(rows, &inner) &&
+    return teg_raise_same_rows(rows, &inner) &&
            (fabsf(ratio * 1.41421356f - 1) < 1e-3f || fabsf(ratio * 0.70710678f - 1) < 1e-3f);
 }
 
@@ -529,16 +348,6 @@ static void multiply_erf(struct meaning *m, const struct meaning *rows, const st
     m->gain = erf->gain * (halved ? 0.5f : 1);
 }
 
-static bool is_gate(const struct meaning *x)
-{
-    return x->kind == SILU || x->kind == GELU || (x->kind == GELU_ERF && x->gain == 0.5f);
-}
-
-static enum teg_activation activation_of(const struct meaning *x)
-{
-    return x->kind == SILU ? TEG_ACT_SILU : x->kind == GELU ? TEG_ACT_GELU_TANH : TEG_ACT_GELU_ERF;
-}
-
 static void multiply_rows(struct raiser *r, struct meaning *m, const struct meaning *a, const struct meaning *b)
 {
     float s;
@@ -549,20 +358,11 @@ static void multiply_rows(struct raiser *r, struct meaning *m, const struct mean
         return;
     } else if (a->kind == TANH && teg_raise_scalar(r, b, &s) && s > 0)
         softcap(r, m, a, s);
-    else if (a->kind == NORMED && b->kind == CONSTANT && !teg_raise_scalar(r, b, &s))
-        weighted_norm(r, m, a, b);
-    else if (b->kind == INVERSE && a->kind == b->a->kind && same_rows(a, b->a))
-        normed(m, a, b, b->gain);
-    else if (a->kind == NORMED && teg_raise_scalar(r, b, &s) && s > 0) {
-        *m = *a;
-        m->gain = (a->gain > 0 ? a->gain : 1) * s;
-    } else if (a->kind == SUMS && teg_raise_scalar(r, b, &s) && fabsf(s * (float)a->group - 1) < 1e-3f) {
-        *m = *a;
-        m->kind = MEANS_EPS;
-        m->eps = a->eps * s;
-    } else if (a->kind == ROWS && b->kind == SIGMOID) {
-        struct meaning *const x = rows_in(r, b);
-        if (x && same_rows(a, x)) {
+    else if (teg_raise_norm_multiply(r, m, a, b))
+        return;
+    else if (a->kind == ROWS && b->kind == SIGMOID) {
+        struct meaning *const x = teg_raise_rows_in(r, b);
+        if (x && teg_raise_same_rows(a, x)) {
             *m = *a;
             m->kind = SILU;
         } else
@@ -572,11 +372,10 @@ static void multiply_rows(struct raiser *r, struct meaning *m, const struct mean
     else if ((a->kind == ERF_PLUS || a->kind == GELU_ERF) && teg_raise_scalar(r, b, &s)) {
         *m = *a;
         m->gain *= s;
-    } else if (is_gate(a) && b->kind == ROWS) {
+    } else if (is_gate(a) && (b->kind == ROWS || (a == b && a->kind == RELU))) { /* relu(x)² is relu(x) · x */
         two_rows(r, m, a, b, &(struct teg_op){.kind = TEG_OP_GLU, .attr.activation = activation_of(a)});
         r->ffn_width = m->kind == ROWS ? (uint32_t)m->columns : r->ffn_width;
-    } else if (a == b)
-        squares(r, m, a);
+    }
 }
 
 static void rule_mul(struct raiser *r, struct meaning *m)
@@ -593,26 +392,53 @@ static void rule_mul(struct raiser *r, struct meaning *m)
         teg_raise_no(r, m, "expected a norm, a gate, a rotation or a scale, found another product");
 }
 
+/* A vector along the columns of a product or of a layer norm that has no bias yet. */
+static bool add_bias(struct raiser *r, struct meaning *m, const struct meaning *x, const struct meaning *b)
+{
+    if (x->kind != ROWS || b->kind != CONSTANT)
+        return false;
+    if (!x->is_linear)
+        return teg_raise_norm_bias(r, m, x, b);
+    if (x->bias != TEG_MIL_NO_VAR || x->scale != 1 || !teg_raise_is_vector_along(r, b->var, &x->view, x->columns))
+        return false;
+    *m = *x;
+    m->bias = b->var;
+    return true;
+}
+
+/* Learned positions: rows of a table at the positions. */
+static bool add_positions(struct raiser *r, struct meaning *m, const struct meaning *x, const struct meaning *table)
+{
+    struct meaning folded;
+    if (x->kind != ROWS)
+        return false;
+    if (teg_raise_constant_wave(r, x, table, &folded))
+        table = &folded;
+    if (table->kind != TABLE)
+        return false;
+    struct meaning *const rows = teg_raise_position_rows(r, m, table, x->view.rank);
+    if (rows)
+        two_rows(r, m, x, rows, &(struct teg_op){.kind = TEG_OP_ADD});
+    return true;
+}
+
 static void rule_add(struct raiser *r, struct meaning *m)
 {
     const struct meaning *a = teg_raise_arg(r, "x"), *b = teg_raise_arg(r, "y");
-    float eps;
     if (teg_raise_int_binary(r, m, a, b) || teg_raise_mask_binary(r, m, a, b) || teg_raise_tile_binary(r, m, a, b) ||
         teg_raise_score_binary(r, m, a, b) || teg_raise_rope_binary(r, m, a, b) || teg_raise_guard_binary(r, m, a, b) ||
         teg_raise_layer_binary(r, m, a, b))
         return;
-    if (b->kind == MEANS || b->kind == MEANS_EPS || b->kind == SUMS) {
-        const struct meaning *const other = a;
-        a = b;
-        b = other;
-    }
-    if ((a->kind == MEANS || a->kind == MEANS_EPS || a->kind == SUMS) && teg_raise_scalar(r, b, &eps) && eps >= 0) {
-        *m = *a;
-        m->kind = a->kind == MEANS ? MEANS_EPS : a->kind;
-        m->eps += eps;
-    } else if (a->kind == ROWS && b->kind == ROWS)
+    if (teg_raise_norm_add(r, m, a, b) || teg_raise_norm_add(r, m, b, a) || add_bias(r, m, a, b) ||
+        add_bias(r, m, b, a) || add_positions(r, m, a, b) || add_positions(r, m, b, a))
+        return;
+    a = teg_raise_as_rows(r, a);
+    b = teg_raise_as_rows(r, b);
+    if (!a || !b)
+        return;
+    if (a->kind == ROWS && b->kind == ROWS)
         two_rows(r, m, a, b, &(struct teg_op){.kind = TEG_OP_ADD});
-    else if ((a->kind == ERF && is_number(r, b, 1)) || (b->kind == ERF && is_number(r, a, 1))) {
+    else if ((a->kind == ERF && teg_raise_is_number(r, b, 1)) || (b->kind == ERF && teg_raise_is_number(r, a, 1))) {
         *m = a->kind == ERF ? *a : *b;
         m->kind = ERF_PLUS;
         m->gain = 1;
@@ -624,39 +450,16 @@ static void rule_sub(struct raiser *r, struct meaning *m)
 {
     const struct meaning *const a = teg_raise_arg(r, "x"), *const b = teg_raise_arg(r, "y");
     if (!teg_raise_int_binary(r, m, a, b) && !teg_raise_mask_binary(r, m, a, b) && !teg_raise_tile_binary(r, m, a, b) &&
-        !teg_raise_rope_binary(r, m, a, b) && !teg_raise_layer_binary(r, m, a, b))
-        teg_raise_no(r, m, "expected positions or a mask, found other terms");
+        !teg_raise_rope_binary(r, m, a, b) && !teg_raise_layer_binary(r, m, a, b) && !teg_raise_centre(r, m, a, b))
+        teg_raise_no(r, m, "expected positions, a mask, or rows and their mean, found other terms");
 }
 
 static void rule_div(struct raiser *r, struct meaning *m)
 {
     const struct meaning *const a = teg_raise_arg(r, "x"), *const b = teg_raise_arg(r, "y");
     float s;
-    if (teg_raise_int_binary(r, m, a, b) || teg_raise_tile_binary(r, m, a, b))
+    if (teg_raise_int_binary(r, m, a, b) || teg_raise_tile_binary(r, m, a, b) || teg_raise_norm_divide(r, m, a, b))
         return;
-    if (a->kind == ROWS && b->kind == MAXIMA && same_rows(a, b->a)) {
-        *m = *a;
-        m->kind = BY_MAX;
-        m->least = b->least;
-        m->group = b->group;
-        return;
-    }
-    if (b->kind == ROOTS && a->kind == b->a->kind && same_rows(a, b->a)) {
-        normed(m, a, b, 1 / b->gain);
-        return;
-    }
-    if (a->kind == SUMS && teg_raise_scalar(r, b, &s) && fabsf((float)a->group / s - 1) < 1e-3f) {
-        *m = *a;
-        m->kind = MEANS_EPS;
-        m->eps = a->eps / s;
-        return;
-    }
-    if (b->kind == ROOTS && is_number(r, a, 1)) {
-        *m = *b;
-        m->kind = INVERSE;
-        m->gain = 1 / b->gain;
-        return;
-    }
     const bool scales = a->kind == ROWS || a->kind == SCORES;
     if (scales && teg_raise_scalar(r, b, &s) && s != 0) {
         *m = *a;
@@ -666,29 +469,9 @@ static void rule_div(struct raiser *r, struct meaning *m)
 }
 
 const struct teg_raise_row teg_raise_math_rows[] = {
-    {"linear", rule_linear},
-    {"conv", rule_conv},
-    {"matmul", rule_matmul},
-    {"pow", rule_pow},
-    {"square", rule_square},
-    {"reduce_mean", rule_reduce_mean},
-    {"rsqrt", rule_rsqrt},
-    {"sqrt", rule_sqrt},
-    {"inverse", rule_inverse},
-    {"reduce_sum_square", rule_sum_square},
-    {"reduce_l2_norm", rule_l2_norm},
-    {"layer_norm", rule_layer_norm},
-    {"abs", rule_abs},
-    {"reduce_max", rule_reduce_max},
-    {"erf", rule_erf},
-    {"silu", rule_silu},
-    {"sigmoid", rule_sigmoid},
-    {"gelu", rule_gelu},
-    {"tanh", rule_tanh},
-    {"mul", rule_mul},
-    {"add", rule_add},
-    {"sub", rule_sub},
-    {"real_div", rule_div},
-    {"floor_div", rule_div},
-    {NULL, NULL},
+    {"linear", rule_linear},   {"conv", rule_conv},     {"matmul", rule_matmul},
+    {"erf", rule_erf},         {"silu", rule_silu},     {"relu", rule_relu},
+    {"sigmoid", rule_sigmoid}, {"gelu", rule_gelu},     {"tanh", rule_tanh},
+    {"mul", rule_mul},         {"add", rule_add},       {"sub", rule_sub},
+    {"real_div", rule_div},    {"floor_div", rule_div}, {NULL, NULL},
 };

@@ -138,7 +138,8 @@ void teg_raise_contract(const struct raiser *r, struct teg_buf *out)
     }
     teg_buf_printf(out, "weights    %u matrices encoded, %u dense\n", r->n_encoded, r->n_dense);
     if (r->table_rows)
-        teg_buf_printf(out, "positions  tables of cos and sin, %zu rows\n", r->table_rows);
+        teg_buf_printf(out, "positions  tables %s, %zu rows\n", r->is_learned ? "of learned rows" : "of cos and sin",
+                       r->table_rows);
     if (r->rope_base > 0)
         teg_buf_printf(out, "positions  cos and sin are inputs, of base %g\n", (double)r->rope_base);
 }

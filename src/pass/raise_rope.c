@@ -75,7 +75,7 @@ static void rule_cos(struct raiser *r, struct meaning *m)
 
 static bool is_wave(const struct meaning *m)
 {
-    return m->kind == COSINES || m->kind == SINES || m->kind == TABLE;
+    return m->kind == COSINES || m->kind == SINES || (m->kind == TABLE && m->add == 0);
 }
 
 static bool same_wave(const struct meaning *a, const struct meaning *b)
@@ -336,10 +336,25 @@ static void rotate_rows(struct raiser *r, struct meaning *m, const struct meanin
     m->last = whole->last;
 }
 
+/* Where there is one head, its first columns are rows of their own and were turned already: what was turned. */
+static const struct meaning *turned_alone(struct raiser *r, const struct meaning *m)
+{
+    struct meaning *const part = m->kind == ROWS && m->part && m->value == m->part->value && m->scale == 1
+                                     ? teg_raise_alloc(r, 1, sizeof *part)
+                                     : NULL;
+    if (!part)
+        return m;
+    *part = *m->part;
+    part->view = m->view;
+    part->view.offset = m->part->view.offset;
+    return part;
+}
+
 /* Some columns of each head are turned: that becomes an op when the others are put beside them. */
 bool teg_raise_join_partial(struct raiser *r, struct meaning *m, const struct meaning *first,
                             const struct meaning *second, uint32_t axis)
 {
+    first = turned_alone(r, first);
     if (first->kind != ROTATED_PART || second->kind != ROWS)
         return false;
     const struct factor *const turned = teg_view_single(&first->view, axis), *const rest =
@@ -380,17 +395,24 @@ static void rotate(struct raiser *r, struct meaning *m, const struct meaning *x,
         return;
     *rows = *x;
     rows->kind = ROWS;
-    if (teg_view_whole(&rows->view)) {
-        rotate_rows(r, m, rows, 2 * p->n_pairs, c, s, p);
+    struct meaning part = *rows;
+    part.kind = ROTATED_PART;
+    part.a = rows;
+    part.cos = c;
+    part.sin = s;
+    part.group = 2 * p->n_pairs;
+    part.interleaved = p->interleaved;
+    if (!teg_view_whole(&rows->view)) {
+        *m = part;
         return;
     }
-    *m = *rows;
-    m->kind = ROTATED_PART;
-    m->a = rows;
-    m->cos = c;
-    m->sin = s;
-    m->group = 2 * p->n_pairs;
-    m->interleaved = p->interleaved;
+    rotate_rows(r, m, rows, 2 * p->n_pairs, c, s, p);
+    struct meaning *const kept = m->kind == ROWS ? teg_raise_alloc(r, 1, sizeof *kept) : NULL;
+    if (!kept)
+        return;
+    *kept = part;
+    kept->value = m->value;
+    m->part = kept;
 }
 
 /* x · cos + turned(x) · sin */

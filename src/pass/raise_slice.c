@@ -175,6 +175,15 @@ static bool cut(struct raiser *r, struct meaning *m, uint32_t d, struct amount b
     return true;
 }
 
+/* Parts of a dimension that holds Q, K and V of a head, or the heads of a group: three or more, or three of equal size.
+ * Two are halves that turn. */
+static void pick(struct raiser *r, struct meaning *m, const struct meaning *x, uint32_t dim, bool thirds)
+{
+    const struct factor *const f = teg_view_single(&x->view, dim);
+    if (m->kind == ROWS && f && f->axis == AXIS_COLUMNS && f->size.n >= 3 && (thirds || f->stride > 1))
+        (void)teg_raise_pick(r, m);
+}
+
 static void slice_view(struct raiser *r, struct meaning *m, const struct meaning *x)
 {
     struct amount begin[TEG_MIL_MAX_RANK], end[TEG_MIL_MAX_RANK], sizes[TEG_MIL_MAX_RANK];
@@ -208,7 +217,10 @@ static void slice_view(struct raiser *r, struct meaning *m, const struct meaning
                 r, m, "expected columns, the last token, or the slots in use, in dimension %u, found other bounds", d);
             return;
         }
-    for (uint32_t d = rank; d-- > 0;)
+    for (uint32_t d = 0; d < rank; d++)
+        if (!teg_amount_is(begin[d], 0) || !teg_amount_same(end[d], sizes[d]))
+            pick(r, m, x, d, begin[d].n > 0 && end[d].n < sizes[d].n && 3 * (end[d].n - begin[d].n) == sizes[d].n);
+    for (uint32_t d = rank; d-- > 0 && m->kind != NOTHING;)
         if (squeeze[d] && !teg_view_remove(&m->view, d))
             teg_raise_no(r, m, "expected a dimension of one to drop, found more");
 }
@@ -292,6 +304,8 @@ static void rule_split(struct raiser *r, struct meaning *m)
     *m = *x;
     if (!cut(r, m, (uint32_t)axis, teg_amount(begin), teg_amount(begin + width), 1))
         teg_raise_no(r, m, "expected columns to be split, found another dimension");
+    else
+        pick(r, m, x, (uint32_t)axis, r->op->n_outputs == 3 && width * 3 == size.n);
 }
 
 const struct teg_raise_row teg_raise_slice_rows[] = {

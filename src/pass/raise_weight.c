@@ -434,3 +434,94 @@ teg_value_id teg_raise_stack(struct raiser *r, const teg_mil_var_id *vars, uint3
     }
     return add(r, vars[0], STACK, &(struct encoded){parts[0].dtype, out, n_bytes, NULL}, 2, all);
 }
+
+/* ---- some of the rows ---- */
+
+/* Rows row … row + n - 1 of a part, where its groups and bytes can be cut there. */
+static bool cut_part(const struct teg_encoding_part *from, size_t columns, size_t row, size_t n,
+                     struct teg_encoding_part *out)
+{
+    const size_t each = from->rows_each, group = row / each;
+    const size_t per_row = from->tables ? 0 : columns / from->columns_each, first = group * per_row;
+    const bool inside = group == (row + n - 1) / each;
+    if ((!inside && (row % each || n % each)) || row * columns % 8 || first * from->offsets.bits % 8)
+        return false;
+    *out = *from;
+    out->n_rows = n;
+    out->rows_each = inside ? n : each;
+    out->codes.bytes += row * columns / 8 * from->codes.bits;
+    if (from->tables)
+        out->tables += group << from->codes.bits;
+    if (from->scales)
+        out->scales += first * (from->scale_dtype == TEG_DTYPE_F16 ? 2 : 4);
+    if (from->offsets.bytes)
+        out->offsets.bytes += first * from->offsets.bits / 8;
+    if (from->float_offsets)
+        out->float_offsets += first * (from->float_offset_dtype == TEG_DTYPE_F16 ? 2 : 4);
+    return true;
+}
+
+/* Runs of rows that follow one another become parts. */
+static bool pick_encoded(struct raiser *r, const struct teg_encoding *from, const struct teg_row_runs *runs,
+                         struct encoded *e)
+{
+    struct teg_encoding *const encoding = take(r, sizeof *encoding);
+    struct teg_encoding_part *const parts = take(r, runs->n * sizeof *parts);
+    if (!encoding || !parts || from->n_parts != 1)
+        return false;
+    *encoding = (struct teg_encoding){.columns = from->columns, .parts = parts, .n_parts = runs->n};
+    for (size_t i = 0; i < runs->n; i++) {
+        const size_t row = runs->first + i * runs->apart;
+        if (row + runs->rows > from->n_rows || !cut_part(&from->parts[0], from->columns, row, runs->rows, &parts[i]))
+            return false;
+        encoding->n_rows += runs->rows;
+    }
+    teg_encoding_seal(encoding);
+    e->data = parts[0].codes.bytes;
+    e->n_bytes = encoding->n_bytes;
+    e->encoding = encoding;
+    return true;
+}
+
+static void pick_dense(struct raiser *r, const struct teg_row_runs *runs, uint64_t columns, struct encoded *e)
+{
+    const size_t row_bytes = (size_t)columns * (e->dtype == TEG_DTYPE_F16 ? 2 : 4), run = runs->rows * row_bytes;
+    uint8_t *const out = take(r, runs->n * run);
+    for (size_t i = 0; out && i < runs->n; i++)
+        memcpy(out + i * run, (const uint8_t *)e->data + (runs->first + i * runs->apart) * row_bytes, run);
+    e->data = out;
+    e->n_bytes = out ? runs->n * run : 0;
+}
+
+teg_value_id teg_raise_matrix_rows(struct raiser *r, teg_mil_var_id var, bool transposed,
+                                   const struct teg_row_runs *runs, const char **why)
+{
+    enum { PICKED = 4 };
+    uint64_t dims[2];
+    struct encoded e = encode(r, var, transposed, true, dims, why);
+    if (e.encoding && !pick_encoded(r, e.encoding, runs, &e) && r->status == TEG_OK)
+        e = encode(r, var, transposed, false, dims, why);
+    if (!e.data || runs->first + (runs->n - 1) * runs->apart + runs->rows > dims[0])
+        return TEG_NO_VALUE;
+    if (!e.encoding)
+        pick_dense(r, runs, dims[1], &e);
+    dims[0] = runs->n * runs->rows;
+    return e.data ? add(r, var, PICKED, &e, 2, dims) : TEG_NO_VALUE;
+}
+
+teg_value_id teg_raise_vector_rows(struct raiser *r, teg_mil_var_id var, const struct teg_row_runs *runs,
+                                   const char **why)
+{
+    enum { PICKED_VECTOR = 5 };
+    size_t n;
+    const float *const x = teg_raise_floats(r, var, &n, why);
+    const size_t n_out = runs->n * runs->rows;
+    float *const out =
+        x && runs->first + (runs->n - 1) * runs->apart + runs->rows <= n ? take(r, n_out * sizeof *out) : NULL;
+    if (!out)
+        return TEG_NO_VALUE;
+    for (size_t i = 0; i < n_out; i++)
+        out[i] = x[runs->first + i / runs->rows * runs->apart + i % runs->rows];
+    const uint64_t dims[1] = {n_out};
+    return add(r, var, PICKED_VECTOR, &(struct encoded){TEG_DTYPE_F32, out, n_out * sizeof *out, NULL}, 1, dims);
+}

@@ -2,10 +2,21 @@
 #include "plan/plan.h"
 
 static const char *const step_names[TEG_STEP_KIND_COUNT] = {
-    [TEG_STEP_EMBEDDING] = "embedding", [TEG_STEP_RMS_NORM] = "rms_norm", [TEG_STEP_QUANTIZE] = "quantize",
-    [TEG_STEP_LINEAR] = "linear",       [TEG_STEP_ROPE] = "rope",         [TEG_STEP_KV_APPEND] = "kv_append",
-    [TEG_STEP_ATTENTION] = "attention", [TEG_STEP_GLU] = "glu",           [TEG_STEP_ADD] = "add",
-    [TEG_STEP_SCALE] = "scale",         [TEG_STEP_SOFTCAP] = "softcap",   [TEG_STEP_COPY] = "copy",
+    [TEG_STEP_POSITION] = "position",
+    [TEG_STEP_LAYER_NORM] = "layer_norm",
+    [TEG_STEP_ACTIVATION] = "activation",
+    [TEG_STEP_EMBEDDING] = "embedding",
+    [TEG_STEP_RMS_NORM] = "rms_norm",
+    [TEG_STEP_QUANTIZE] = "quantize",
+    [TEG_STEP_LINEAR] = "linear",
+    [TEG_STEP_ROPE] = "rope",
+    [TEG_STEP_KV_APPEND] = "kv_append",
+    [TEG_STEP_ATTENTION] = "attention",
+    [TEG_STEP_GLU] = "glu",
+    [TEG_STEP_ADD] = "add",
+    [TEG_STEP_SCALE] = "scale",
+    [TEG_STEP_SOFTCAP] = "softcap",
+    [TEG_STEP_COPY] = "copy",
 };
 
 static void dump_operand(const struct teg_operand *x, const char *label, struct teg_buf *out)
@@ -25,6 +36,8 @@ static void dump_operand(const struct teg_operand *x, const char *label, struct 
 static const char *weight_name(const struct teg_graph *g, const struct teg_step *s)
 {
     const struct teg_op *const op = &g->ops[s->op];
+    if (s->kind == TEG_STEP_POSITION)
+        return g->values[op->inputs[0]].name;
     return op->n_inputs > 1 && g->values[op->inputs[1]].kind == TEG_VALUE_CONST ? g->values[op->inputs[1]].name : "";
 }
 
@@ -33,7 +46,7 @@ static void dump_step(const struct teg_graph *g, const struct teg_step *s, struc
     teg_buf_printf(out, "    %-9s", step_names[s->kind]);
     dump_operand(&s->a, "", out);
     dump_operand(&s->b, "", out);
-    if (s->weight)
+    if (s->weight && s->kind != TEG_STEP_ACTIVATION)
         teg_buf_printf(out, " %s %s", weight_name(g, s),
                        s->encoding ? s->encoding->name : teg_dtype_info(s->weight_dtype)->name);
     if (s->kind == TEG_STEP_LINEAR)

@@ -32,6 +32,8 @@ struct planner {
     struct teg_lifetime *buffers; /* widths are also the strides until placement */
     uint32_t *strides;            /* of each buffer */
     uint32_t n_buffers;
+    const float *ones;
+    size_t n_ones;
     uint32_t *quantized; /* [n_values]: 1 + number of the step that quantizes it, 0: none yet */
 };
 
@@ -272,15 +274,53 @@ static void plan_norm(struct planner *p, uint32_t i)
 {
     const struct teg_op *const op = &p->graph->ops[i];
     new_buffer(p, op->result);
-    struct teg_step *const s = new_step(p, TEG_STEP_RMS_NORM, i);
+    const bool centred = op->kind == TEG_OP_LAYER_NORM;
+    struct teg_step *const s = new_step(p, centred ? TEG_STEP_LAYER_NORM : TEG_STEP_RMS_NORM, i);
     s->a = operand(p, op->inputs[0]);
     set_weight(p, s, op->inputs[1]);
     s->head_width = (uint32_t)teg_value_width(value_of(p, op->inputs[1]));
+    s->bias = op->n_inputs > 2 ? value_of(p, op->inputs[2])->data : NULL;
     s->eps = op->attr.norm.eps;
     s->weight_offset = op->attr.norm.weight_offset;
     s->by_max = op->attr.norm.by_max;
     s->least_max = op->attr.norm.least_max;
     set_output(p, s, op);
+}
+
+static void plan_position(struct planner *p, uint32_t i)
+{
+    const struct teg_op *const op = &p->graph->ops[i];
+    const size_t rows = (size_t)value_of(p, op->inputs[0])->shape.dims[0] - op->attr.first;
+    new_buffer(p, op->result);
+    struct teg_step *const s = new_step(p, TEG_STEP_POSITION, i);
+    set_weight(p, s, op->inputs[0]);
+    s->scale = 1;
+    s->first_row = op->attr.first;
+    p->plan->max_positions = teg_min(p->plan->max_positions, rows);
+    set_output(p, s, op);
+}
+
+/* act(x) · 1: the ones are a row for the widest of them. */
+static enum teg_status plan_activation(struct planner *p, uint32_t i)
+{
+    const struct teg_op *const op = &p->graph->ops[i];
+    const size_t n = teg_value_width(value_of(p, op->result));
+    if (p->n_ones < n) {
+        float *const ones = teg_arena_array(p->arena, n, sizeof *ones);
+        if (!ones)
+            return teg_base_fail_memory(p->err, "plan", n * sizeof *ones);
+        for (size_t k = 0; k < n; k++)
+            ones[k] = 1;
+        p->ones = ones;
+        p->n_ones = n;
+    }
+    in_place(p, i, op->inputs[0]);
+    struct teg_step *const s = new_step(p, TEG_STEP_ACTIVATION, i);
+    set_output(p, s, op);
+    s->a = s->out;
+    s->weight = p->ones;
+    s->activation = op->attr.activation;
+    return TEG_OK;
 }
 
 static void plan_rope(struct planner *p, uint32_t i)
@@ -399,9 +439,15 @@ static enum teg_status plan_op(struct planner *p, uint32_t i, uint32_t *skip, te
     case TEG_OP_EMBEDDING:
         plan_simple(p, i, TEG_STEP_EMBEDDING);
         return TEG_OK;
+    case TEG_OP_POSITION:
+        plan_position(p, i);
+        return TEG_OK;
     case TEG_OP_RMS_NORM:
+    case TEG_OP_LAYER_NORM:
         plan_norm(p, i);
         return TEG_OK;
+    case TEG_OP_ACTIVATION:
+        return plan_activation(p, i);
     case TEG_OP_LINEAR:
     case TEG_OP_LM_HEAD:
         plan_linear(p, i, skip);
@@ -464,7 +510,8 @@ static void find_head(struct teg_plan *plan, const struct teg_graph *g)
     for (uint32_t i = 0; i < plan->n_steps; i++)
         if (g->ops[plan->steps[i].op].kind == TEG_OP_LM_HEAD && head == plan->n_steps)
             head = i;
-    if (head > 0 && head < plan->n_steps && plan->steps[head - 1].kind == TEG_STEP_RMS_NORM)
+    const enum teg_step_kind before = head > 0 && head < plan->n_steps ? plan->steps[head - 1].kind : TEG_STEP_LINEAR;
+    if (before == TEG_STEP_RMS_NORM || before == TEG_STEP_LAYER_NORM)
         head--;
     plan->first_head_step = head;
 }

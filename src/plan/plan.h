@@ -20,13 +20,16 @@
 
 enum teg_step_kind {
     TEG_STEP_EMBEDDING,
+    TEG_STEP_POSITION,
     TEG_STEP_RMS_NORM,
+    TEG_STEP_LAYER_NORM,
     TEG_STEP_QUANTIZE, /* rows of a to the groups of kernel/qgemm.h: once for all linears that read them */
     TEG_STEP_LINEAR,
     TEG_STEP_ROPE,
     TEG_STEP_KV_APPEND,
     TEG_STEP_ATTENTION,
     TEG_STEP_GLU,
+    TEG_STEP_ACTIVATION, /* as glu, with ones for up */
     TEG_STEP_ADD,
     TEG_STEP_SCALE,
     TEG_STEP_SOFTCAP,
@@ -48,7 +51,7 @@ struct teg_step {
     const char *name; /* name of the value it makes, or NULL */
     struct teg_operand a, b, out;
     struct teg_operand residual; /* linear: added to the output */
-    const void *weight;          /* embedding, linear: [N, K]; rms_norm, sinks: float vector */
+    const void *weight;          /* embedding, position, linear: [N, K]; norms, sinks, activation: float vector */
     enum teg_dtype weight_dtype;
     size_t weight_row_bytes;
     const struct teg_encoding *encoding; /* embedding, linear: of the weight that is no rows of a dtype */
@@ -56,12 +59,13 @@ struct teg_step {
     const struct teg_qgemm *gemm; /* quantize; linear: a is quantized, weight packed (by teg_plan_pack); NULL: exact */
     size_t k;                     /* quantize, linear: columns of x */
     uint32_t terms;               /* quantize, linear with gemm: rows that stand for one */
-    const float *bias;            /* linear */
+    const float *bias;            /* linear, layer_norm */
     float scale;                  /* embedding, scale, attention; softcap: the cap */
     float eps, weight_offset, softcap;
     bool by_max; /* rms_norm: see the graph's */
     float least_max;
     uint32_t n_heads, n_kv_heads, head_width, window;
+    uint32_t first_row; /* position */
     uint32_t rope_table;
     bool interleaved;
     enum teg_activation activation;

@@ -35,7 +35,7 @@ static void run_embedding(const struct teg_pass *p, const struct teg_step *s, si
 {
     for (size_t t = row; t < row + n; t++) {
         float *const x = row_of(p, &s->out, t);
-        const size_t id = (size_t)p->ids[t];
+        const size_t id = s->kind == TEG_STEP_POSITION ? s->first_row + p->first_position + t : (size_t)p->ids[t];
         const char *const src = (const char *)s->weight + id * s->weight_row_bytes;
         if (s->encoding)
             teg_encoding_decode(s->encoding, id, 0, s->out.width, x);
@@ -76,6 +76,14 @@ static void run_rms_norm(const struct teg_pass *p, const struct teg_step *s, siz
     for (size_t t = row; t < row + n; t++)
         p->plan->kernels.rms_norm_f32(row_of(p, &s->a, t), s->head_width, s->weight, s->weight_offset, s->eps,
                                       row_of(p, &s->out, t), s->head_width, heads, s->head_width);
+}
+
+static void run_layer_norm(const struct teg_pass *p, const struct teg_step *s, size_t row, size_t n)
+{
+    const size_t heads = s->out.width / s->head_width;
+    for (size_t t = row; t < row + n; t++)
+        p->plan->kernels.layer_norm_f32(row_of(p, &s->a, t), s->head_width, s->weight, s->bias, s->eps,
+                                        row_of(p, &s->out, t), s->head_width, heads, s->head_width);
 }
 
 static void run_rope(const struct teg_pass *p, const struct teg_step *s, size_t row, size_t n)
@@ -126,6 +134,7 @@ static glu_fn glu_kernel(const struct teg_pass *p, const struct teg_step *s)
     const struct teg_kernels *const k = &p->plan->kernels;
     return s->activation == TEG_ACT_SILU        ? k->silu_mul_f32
            : s->activation == TEG_ACT_GELU_TANH ? k->gelu_mul_f32
+           : s->activation == TEG_ACT_RELU      ? k->relu_mul_f32
                                                 : k->gelu_erf_mul_f32;
 }
 
@@ -147,10 +156,14 @@ static void run_rows(const struct teg_pass *p, const struct teg_step *s, size_t 
     float *const y = s->out.used ? row_of(p, &s->out, row) : NULL;
     switch (s->kind) {
     case TEG_STEP_EMBEDDING:
+    case TEG_STEP_POSITION:
         run_embedding(p, s, row, n);
         break;
     case TEG_STEP_RMS_NORM:
         run_rms_norm(p, s, row, n);
+        break;
+    case TEG_STEP_LAYER_NORM:
+        run_layer_norm(p, s, row, n);
         break;
     case TEG_STEP_QUANTIZE:
         run_quantize(p, s, row, n);
@@ -164,6 +177,9 @@ static void run_rows(const struct teg_pass *p, const struct teg_step *s, size_t 
     case TEG_STEP_GLU:
         glu_kernel(p, s)(row_of(p, &s->a, row), s->a.stride, row_of(p, &s->b, row), s->b.stride, y, s->out.stride, n,
                          s->out.width);
+        break;
+    case TEG_STEP_ACTIVATION:
+        glu_kernel(p, s)(y, s->out.stride, s->weight, 0, y, s->out.stride, n, s->out.width);
         break;
     case TEG_STEP_ADD:
         k->add_f32(row_of(p, &s->a, row), s->a.stride, row_of(p, &s->b, row), s->b.stride, y, s->out.stride, n,

@@ -44,6 +44,8 @@ static struct lm_form form_of(struct choices *c)
     f.last_only = choose(c, 2);
     f.softcap = choose(c, 2);
     f.window = f.mask == LM_MASK_INPUT ? 0 : choose(c, 7);
+    f.no_gate = choose(c, 2);
+    f.learned = choose(c, 2);
     f.seed = choose(c, 256);
     return f;
 }

@@ -77,6 +77,45 @@ static void test_rope(const char *isa, const struct teg_kernels *k)
     tap_ok(untouched, "%s rope leaves the rest of a head alone", isa);
 }
 
+/* Bound: what rounding of the mean, of the sums and of the result may do to a row of that size and spread. */
+static void test_layer_norm(const char *isa, const struct teg_kernels *k)
+{
+    struct worst worst = {0};
+    for (size_t i = 0; i < N_WIDTHS; i++) {
+        const size_t n = widths[i], rows = 3;
+        float *const x = guarded_rows(rows, n, n + 3, EDGE_END), *const w = guarded_rows(1, n, n, EDGE_START);
+        float *const b = guarded_rows(1, n, n, EDGE_END), *const y = guarded_rows(rows, n, n + 1, EDGE_END);
+        for (size_t c = 0; c < n; c++)
+            x[n + 3 + c] += 100; /* far from 0 */
+        const float *const bias = i % 3 ? b : NULL;
+        k->layer_norm_f32(x, n + 3, w, bias, 1e-5f, y, n + 1, rows, n);
+        for (size_t r = 0; r < rows; r++) {
+            const float *const row = x + r * (n + 3);
+            double mean = 0, squares = 0, most = 0;
+            for (size_t c = 0; c < n; c++) {
+                mean += (double)row[c] / (double)n;
+                most = fabs((double)row[c]) > most ? fabs((double)row[c]) : most;
+            }
+            for (size_t c = 0; c < n; c++)
+                squares += ((double)row[c] - mean) * ((double)row[c] - mean) / (double)n;
+            const double deviation = sqrt(squares + (double)1e-5f);
+            for (size_t c = 0; c < n; c++) {
+                const double unit = ((double)row[c] - mean) / deviation, add = bias ? (double)bias[c] : 0;
+                const double off = ((double)n / 4 + 8) * EPS * most / deviation; /* of the mean, as far as it shows */
+                worst_add(&worst, (double)y[r * (n + 1) + c], unit * (double)w[c] + add,
+                          off * (1 + fabs(unit)) * fabs((double)w[c]) + 4 * EPS * fabs(add));
+            }
+        }
+        release_all();
+    }
+    tap_ok(worst.ratio <= 1, "%s layer_norm_f32 (%.3f of the bound)", isa, worst.ratio);
+}
+
+static double relu(double g)
+{
+    return g < 0 ? 0 : g;
+}
+
 static double silu(double g)
 {
     return g / (1 + exp(-g));
@@ -127,6 +166,8 @@ static void test_gates(const char *isa, const struct teg_kernels *k)
     tap_ok(g <= 1, "%s gelu_mul_f32 (%.3f of the bound)", isa, g);
     const double e = gate_error(k->gelu_erf_mul_f32, gelu_erf, true);
     tap_ok(e <= 1, "%s gelu_erf_mul_f32 (%.3f of the bound)", isa, e);
+    const double z = gate_error(k->relu_mul_f32, relu, false);
+    tap_ok(z <= 1, "%s relu_mul_f32 (%.3f of the bound)", isa, z);
     const float gate[5] = {INFINITY, NAN, -200.0f, 3e38f, -3e38f}, up[5] = {1, 1, 1, 1, 1};
     float y[5];
     k->silu_mul_f32(gate, 5, up, 5, y, 5, 1, 5);
@@ -135,7 +176,12 @@ static void test_gates(const char *isa, const struct teg_kernels *k)
     right &= isinf(y[0]) && isnan(y[1]) && y[2] == 0 && y[3] == 3e38f && y[4] == 0;
     k->gelu_erf_mul_f32(gate, 5, up, 5, y, 5, 1, 5);
     right &= isinf(y[0]) && isnan(y[1]) && y[2] == 0 && y[3] == 3e38f && y[4] == 0;
+    k->relu_mul_f32(gate, 5, up, 5, y, 5, 1, 5);
+    right &= isinf(y[0]) && isnan(y[1]) && y[2] == 0 && y[3] == 3e38f && y[4] == 0;
     tap_ok(right, "%s gates: special values", isa);
+    const float two[2][3] = {{1, 2, 3}, {4, -5, 6}}, ones[3] = {1, 1, 1};
+    k->relu_mul_f32(two[0], 3, ones, 0, y, 2, 2, 2);
+    tap_ok(y[0] == 1 && y[1] == 2 && y[2] == 4 && y[3] == 0, "%s gates: one row of up for all", isa);
 }
 
 static void test_sums(const char *isa, const struct teg_kernels *k)
@@ -185,8 +231,8 @@ static void test_places(const char *isa, const struct teg_kernels *k)
     bool same = true;
     fill_random(g, 67);
     fill_random(u, 67);
-    gate_kernel *const kernels[] = {k->silu_mul_f32, k->gelu_mul_f32, k->gelu_erf_mul_f32};
-    for (size_t i = 0; i < 3; i++) {
+    gate_kernel *const kernels[] = {k->silu_mul_f32, k->gelu_mul_f32, k->gelu_erf_mul_f32, k->relu_mul_f32};
+    for (size_t i = 0; i < 4; i++) {
         kernels[i](g, 67, u, 67, whole, 67, 1, 67);
         for (size_t c = 0; c < 67; c += 5)
             kernels[i](g + c, 67, u + c, 67, part + c, 67, 1, 67 - c < 5 ? 67 - c : 5);
@@ -218,6 +264,7 @@ int main(void)
 {
     for_each_isa(test_every_slot);
     for_each_isa(test_rms_norm);
+    for_each_isa(test_layer_norm);
     for_each_isa(test_rope);
     for_each_isa(test_gates);
     for_each_isa(test_sums);

@@ -229,6 +229,8 @@ static struct lm_form random_form(uint32_t seed)
                         .biases = below(&s, 2),
                         .last_only = below(&s, 2),
                         .softcap = below(&s, 4) == 0,
+                        .no_gate = below(&s, 3) == 0,
+                        .learned = below(&s, 4) == 0,
                         .seed = seed};
     f.n_heads = f.n_kv_heads * (1 + below(&s, 3));
     f.window = f.mask != LM_MASK_INPUT && below(&s, 2) ? 1 + below(&s, 6) : 0;

@@ -13,9 +13,11 @@ enum lm_norm {
     LM_NORM_MUL,
     LM_NORM_DOUBLED,
     LM_NORM_BY_MAX,
-    LM_NORM_SQRT, /* x / sqrt(mean + eps) */
-    LM_NORM_SUM,  /* 1 / sqrt(sum / n + eps) */
-    LM_NORM_L2,   /* x / max(|x|, eps), times a number */
+    LM_NORM_SQRT,  /* x / sqrt(mean + eps) */
+    LM_NORM_SUM,   /* 1 / sqrt(sum / n + eps) */
+    LM_NORM_L2,    /* x / max(|x|, eps), times a number */
+    LM_NORM_LAYER, /* less the mean, in one op */
+    LM_NORM_LAYER_SPELLED,
     LM_NORMS
 };
 enum lm_rope {
@@ -32,7 +34,7 @@ enum lm_rope {
 enum lm_group { LM_GROUP_TILE, LM_GROUP_BROADCAST, LM_GROUP_ONES, LM_GROUP_EACH, LM_GROUP_SLICES, LM_GROUPS };
 enum lm_attend { LM_MATMUL, LM_SCALED_QUERY, LM_SDPA, LM_ATTENDS };
 enum lm_mask { LM_MASK_INPUT, LM_MASK_COMPUTED, LM_MASK_SELECT, LM_MASKS };
-enum lm_act { LM_SILU, LM_SIGMOID, LM_GELU_TANH, LM_GELU_EXACT, LM_ERF, LM_ERF_LAST, LM_ACTS };
+enum lm_act { LM_SILU, LM_SIGMOID, LM_GELU_TANH, LM_GELU_EXACT, LM_ERF, LM_ERF_LAST, LM_RELU, LM_ACTS };
 enum lm_product { LM_LINEAR, LM_CONST_MATMUL, LM_CONV, LM_PRODUCTS };
 
 struct lm_form {
@@ -46,6 +48,8 @@ struct lm_form {
     enum lm_product product;
     uint32_t n_layers, n_heads, n_kv_heads, head_width, ffn, vocab, context, window;
     bool two_states, head_norms, biases, last_only, softcap;
+    bool no_gate; /* act(up) alone */
+    bool learned; /* a row for each position is added to the embedding */
     uint32_t seed;
 };
 
@@ -280,83 +284,9 @@ static inline void lm_rotate(struct lm_text *t, const char *x, uint32_t n)
         lm_rotate_whole(t, x, n);
 }
 
-/* ---- norms and products ---- */
+#include "unit/lm_norm.h"
 
-/* y = norm of x (type `type`, n columns last), times `weight`. */
-static inline void lm_norm(struct lm_text *t, const char *y, const char *x, const char *type, const char *one,
-                           uint32_t n, const char *weight)
-{
-    const enum lm_norm form = t->f.norm;
-    const char *from = x;
-    char scaled[60];
-    if (form == LM_NORM_DOUBLED) {
-        lm_line(t, "tensor<fp32, [%s, %u]> %s_neg = mul(x = %s, y = fp32(-1));", type, n, y, x);
-        lm_line(t,
-                "tensor<fp32, [%s, %u]> %s_two = concat(values = (%s, %s_neg), axis = int32(-1), interleave = "
-                "bool(false));",
-                type, 2 * n, y, x, y);
-        lm_line(t,
-                "tensor<fp32, [%s, %u]> %s_ln = layer_norm(x = %s_two, axes = tensor<int32, [1]>([-1]), epsilon = "
-                "fp32(0.001));",
-                type, 2 * n, y, y);
-        lm_line(t,
-                "tensor<fp32, [%s, %u]> %s_n, tensor<fp32, [%s, %u]> %s_rest = split(x = %s_ln, num_splits = "
-                "int32(2), axis = int32(-1));",
-                type, n, y, type, n, y, y);
-        lm_line(t, "tensor<fp32, [%s, %u]> %s = mul(x = %s_n, y = %s);", type, n, y, y, weight);
-        return;
-    }
-    if (form == LM_NORM_BY_MAX) {
-        lm_line(t, "tensor<fp32, [%s, %u]> %s_abs = abs(x = %s);", type, n, y, x);
-        lm_line(t,
-                "tensor<fp32, [%s, 1]> %s_max = reduce_max(x = %s_abs, axes = tensor<int32, [1]>([-1]), keep_dims = "
-                "bool(true));",
-                one, y, y);
-        lm_line(t, "tensor<fp32, [%s, 1]> %s_most = maximum(x = %s_max, y = fp32(0.5));", one, y, y);
-        lm_line(t, "tensor<fp32, [%s, %u]> %s_by = real_div(x = %s, y = %s_most);", type, n, y, x, y);
-        (void)snprintf(scaled, sizeof scaled, "%s_by", y);
-        from = scaled;
-    }
-    if (form == LM_NORM_L2) {
-        lm_line(t,
-                "tensor<fp32, [%s, 1]> %s_l2 = reduce_l2_norm(x = %s, axes = tensor<int32, [1]>([-1]), keep_dims = "
-                "bool(true));",
-                one, y, x);
-        lm_line(t, "tensor<fp32, [%s, 1]> %s_most = maximum(x = %s_l2, y = fp32(1e-6));", one, y, y);
-        lm_line(t, "tensor<fp32, [%s, %u]> %s_u = real_div(x = %s, y = %s_most);", type, n, y, x, y);
-        lm_line(t, "tensor<fp32, [%s, %u]> %s_n = mul(x = %s_u, y = fp32(%.9g));", type, n, y, y, 0.9 * sqrt(n));
-        lm_line(t, "tensor<fp32, [%s, %u]> %s = mul(x = %s, y = %s_n);", type, n, y, weight, y);
-        return;
-    }
-    lm_line(t,
-            form == LM_NORM_MUL ? "tensor<fp32, [%s, %u]> %s_sq = mul(x = %s, y = %s);"
-                                : "tensor<fp32, [%s, %u]> %s_sq = pow(x = %s, y = fp32(2));",
-            type, n, y, from, from);
-    if (form == LM_NORM_SUM) {
-        lm_line(t,
-                "tensor<fp32, [%s, 1]> %s_sum = reduce_sum(x = %s_sq, axes = tensor<int32, [1]>([-1]), keep_dims = "
-                "bool(true));",
-                one, y, y);
-        lm_line(t, "tensor<fp32, [%s, 1]> %s_mean = mul(x = %s_sum, y = fp32(%.9g));", one, y, y, 1.0 / n);
-    } else
-        lm_line(t,
-                "tensor<fp32, [%s, 1]> %s_mean = reduce_mean(x = %s_sq, axes = tensor<int32, [1]>([-1]), keep_dims = "
-                "bool(true));",
-                one, y, y);
-    lm_line(t, "tensor<fp32, [%s, 1]> %s_me = add(x = %s_mean, y = fp32(0.01));", one, y, y);
-    if (form == LM_NORM_SQRT) {
-        lm_line(t, "tensor<fp32, [%s, 1]> %s_root = sqrt(x = %s_me);", one, y, y);
-        lm_line(t, "tensor<fp32, [%s, %u]> %s_n = real_div(x = %s, y = %s_root);", type, n, y, from, y);
-        lm_line(t, "tensor<fp32, [%s, %u]> %s = mul(x = %s, y = %s_n);", type, n, y, weight, y);
-        return;
-    }
-    lm_line(t,
-            form == LM_NORM_MUL ? "tensor<fp32, [%s, 1]> %s_inv = pow(x = %s_me, y = fp32(-0.5));"
-                                : "tensor<fp32, [%s, 1]> %s_inv = rsqrt(x = %s_me, epsilon = fp32(1e-12));",
-            one, y, y);
-    lm_line(t, "tensor<fp32, [%s, %u]> %s_n = mul(x = %s, y = %s_inv);", type, n, y, from, y);
-    lm_line(t, "tensor<fp32, [%s, %u]> %s = mul(x = %s, y = %s_n);", type, n, y, weight, y);
-}
+/* ---- products ---- */
 
 /* y [1, T, n] = x [1, T, k] · Wᵀ */
 static inline void lm_product(struct lm_text *t, const char *y, const char *x, uint32_t n, uint32_t k, bool bias)
@@ -456,7 +386,7 @@ static inline void lm_embed(struct lm_text *t)
 {
     const struct lm_form *const f = &t->f;
     const uint32_t width = f->n_heads * f->head_width;
-    const char *ids = "ids";
+    const char *ids = "ids", *const x0 = f->learned ? "token" : "x0";
     lm_constant(t, "table", 2, (const uint32_t[]){f->vocab, width}, 1, 0, NULL);
     if (f->embedding == LM_GATHER_GUARDED || f->embedding == LM_GATHER_LESS) {
         const bool less = f->embedding == LM_GATHER_LESS;
@@ -471,13 +401,24 @@ static inline void lm_embed(struct lm_text *t)
         ids = "safe";
     } else if (f->embedding == LM_GATHER_ND) {
         lm_line(t, "tensor<int32, [1, ?, 1]> ids3 = expand_dims(x = ids, axes = tensor<int32, [1]>([-1]));");
-        lm_line(t, "tensor<fp32, [1, ?, %u]> x0 = gather_nd(x = table, indices = ids3, batch_dims = int32(0));", width);
+        lm_line(t, "tensor<fp32, [1, ?, %u]> %s = gather_nd(x = table, indices = ids3, batch_dims = int32(0));", width,
+                x0);
         return;
     }
     lm_line(t,
-            "tensor<fp32, [1, ?, %u]> x0 = gather(x = table, indices = %s, axis = int32(0), batch_dims = int32(0), "
+            "tensor<fp32, [1, ?, %u]> %s = gather(x = table, indices = %s, axis = int32(0), batch_dims = int32(0), "
             "validate_indices = bool(false));",
-            width, ids);
+            width, x0, ids);
+}
+
+/* Learned positions, from row 2 of their table on. */
+static inline void lm_learn(struct lm_text *t)
+{
+    const uint32_t width = t->f.n_heads * t->f.head_width;
+    lm_constant(t, "places", 2, (const uint32_t[]){t->f.context + 2, width}, 1, 0, NULL);
+    lm_line(t, "tensor<int32, [1, ?]> later = add(x = positions, y = int32(2));");
+    lm_line(t, "tensor<fp32, [1, ?, %u]> place = gather(x = places, indices = later, axis = int32(0));", width);
+    lm_line(t, "tensor<fp32, [1, ?, %u]> x0 = add(x = token, y = place);", width);
 }
 
 /* ---- a layer ---- */
@@ -668,7 +609,7 @@ static inline void lm_gate(struct lm_text *t, const char *y, const char *x)
         }
         break;
     default:
-        lm_line(t, "tensor<fp32, [1, ?, %u]> %s = silu(x = %s);", n, y, x);
+        lm_line(t, "tensor<fp32, [1, ?, %u]> %s = %s(x = %s);", n, y, t->f.act == LM_RELU ? "relu" : "silu", x);
         break;
     }
 }
@@ -745,10 +686,12 @@ static inline void lm_layer(struct lm_text *t, uint32_t l)
     lm_product(t, name, h, f->ffn, width, f->biases);
     LM_NAME(a, "act%u");
     lm_gate(t, a, name);
-    LM_NAME(name, "up%u");
-    lm_product(t, name, h, f->ffn, width, false);
-    lm_line(t, "tensor<fp32, [1, ?, %u]> glu%u = mul(x = act%u, y = up%u);", f->ffn, l, l, l);
-    LM_NAME(a, "glu%u");
+    if (!f->no_gate) {
+        LM_NAME(name, "up%u");
+        lm_product(t, name, h, f->ffn, width, false);
+        lm_line(t, "tensor<fp32, [1, ?, %u]> glu%u = mul(x = act%u, y = up%u);", f->ffn, l, l, l);
+        LM_NAME(a, "glu%u");
+    }
     LM_NAME(name, "down%u");
     lm_product(t, name, a, width, f->ffn, false);
     lm_line(t, "tensor<fp32, [1, ?, %u]> x%u = add(x = y%u, y = down%u);", width, l + 1, l, l);
@@ -774,6 +717,8 @@ static inline struct bytes lm_program(const struct lm_form *form)
     lm_line(&t, "tensor<int32, [1]> end1 = expand_dims(x = end, axes = tensor<int32, [1]>([0]));");
     lm_waves(&t);
     lm_embed(&t);
+    if (f->learned)
+        lm_learn(&t);
     for (uint32_t l = 0; l < f->n_layers; l++)
         lm_layer(&t, l);
     (void)snprintf(last, sizeof last, "x%u", f->n_layers);

@@ -27,7 +27,7 @@ exports[] = {
     {"growing", true, "output     present_keys: the next call's past_keys"},           /* caches in and out, iOS 16 */
     {"kept", true, "input      update_mask: 1 where the call writes"},                 /* of a fixed size, by mask */
     {"scattered", true, "output     present_value_1: the next call's past_value_1"}, /* caches of each layer, 4 rows */
-    {"layer_norm", false, "input      causalMask: mask"}, /* GPT-2: nothing in the graph for it */
+    {"layer_norm", true, "positions  tables of learned rows, 256 rows"},             /* GPT-2 */
 };
 
 struct golden {

@@ -199,7 +199,7 @@ static void test_refused(void **state)
         {"q", "([0, 2, 1, 3])", "([0, 3, 1, 2])", "expected [..., T, K] times [..., slots, K], found another layout"},
         {"K0", "([1, 1, 8, 2])", "([1, 1, 4, 2])",
          "op K1 (slice_by_index): expected columns, the last token, or the slots in use"},
-        {"s2", "add(", "sub(", "op s2 (sub): expected positions or a mask, found other terms"},
+        {"s2", "add(", "sub(", "op s2 (sub): expected positions, a mask, or rows and their mean, found other terms"},
         {"s2", "y = mask", "y = fp32(0)", "op s2 (add): expected scores times a number, or plus a mask"},
         {"p", "int32(-1)", "int32(1)", "op p (softmax): expected masked scores over the dimension of their keys"},
         {"a1", "([0, 2, 1, 3])", "([0, 1, 2, 3])", "op a2 (reshape): expected a shape that keeps tokens and heads"},

@@ -42,17 +42,22 @@ static void check_graph(const struct lm_form *f, const struct teg_graph *g)
 {
     const uint32_t n = f->n_layers, n_ropes = f->rope == LM_ROPE_NONE ? 0 : 2 * n;
     assert_int_equal(count(g, TEG_OP_EMBEDDING), 1);
-    assert_int_equal(count(g, TEG_OP_RMS_NORM), 2 * n + 1 + (f->head_norms ? 2 * n : 0));
-    assert_int_equal(count(g, TEG_OP_LINEAR), 7 * n);
+    const enum teg_op_kind norm =
+        f->norm == LM_NORM_LAYER || f->norm == LM_NORM_LAYER_SPELLED ? TEG_OP_LAYER_NORM : TEG_OP_RMS_NORM;
+    assert_int_equal(count(g, norm), 2 * n + 1 + (f->head_norms ? 2 * n : 0));
+    assert_int_equal(first(g, norm)->n_inputs, norm == TEG_OP_LAYER_NORM ? 3 : 2);
+    assert_int_equal(count(g, TEG_OP_POSITION), f->learned);
+    assert_int_equal(count(g, TEG_OP_LINEAR), (f->no_gate ? 6 : 7) * n);
     assert_int_equal(count(g, TEG_OP_ROPE), n_ropes);
     assert_int_equal(count(g, TEG_OP_KV_APPEND), n);
     assert_int_equal(count(g, TEG_OP_ATTENTION), n);
-    assert_int_equal(count(g, TEG_OP_GLU), n);
-    assert_int_equal(count(g, TEG_OP_ADD), 2 * n);
+    assert_int_equal(count(g, f->no_gate ? TEG_OP_ACTIVATION : TEG_OP_GLU), n);
+    assert_int_equal(count(g, TEG_OP_ADD), 2 * n + f->learned);
     assert_int_equal(count(g, TEG_OP_LM_HEAD), 1);
     const uint32_t n_norms = 2 * n + 1 + (f->head_norms ? 2 * n : 0);
     assert_int_equal(count(g, TEG_OP_SCALE), f->norm == LM_NORM_L2 ? n_norms : 0);
-    assert_int_equal(g->n_ops - count(g, TEG_OP_SCALE), 1 + n_norms + 7 * n + n_ropes + 5 * n + 1 + f->softcap);
+    assert_int_equal(g->n_ops - count(g, TEG_OP_SCALE),
+                     1 + n_norms + (f->no_gate ? 6 : 7) * n + n_ropes + 5 * n + 1 + f->softcap + 2 * f->learned);
     if (n_ropes) {
         const struct teg_op *const rope = first(g, TEG_OP_ROPE);
         assert_int_equal(rope->attr.rope.head_width, f->head_width);
@@ -65,11 +70,18 @@ static void check_graph(const struct lm_form *f, const struct teg_graph *g)
     assert_int_equal(a->attr.attention.n_kv_heads, f->n_kv_heads);
     assert_int_equal(a->attr.attention.window, f->window);
     assert_float_equal(a->attr.attention.scale, 1 / sqrtf((float)f->head_width), 1e-6);
-    assert_int_equal(first(g, TEG_OP_RMS_NORM)->attr.norm.by_max, f->norm == LM_NORM_BY_MAX);
-    assert_float_equal(first(g, TEG_OP_RMS_NORM)->attr.norm.least_max, f->norm == LM_NORM_BY_MAX ? 0.5 : 0, 0);
-    assert_int_equal(first(g, TEG_OP_GLU)->attr.activation, f->act == LM_SILU || f->act == LM_SIGMOID ? TEG_ACT_SILU
-                                                            : f->act == LM_GELU_TANH ? TEG_ACT_GELU_TANH
-                                                                                     : TEG_ACT_GELU_ERF);
+    assert_int_equal(first(g, norm)->attr.norm.by_max, f->norm == LM_NORM_BY_MAX);
+    assert_float_equal(first(g, norm)->attr.norm.least_max, f->norm == LM_NORM_BY_MAX ? 0.5 : 0, 0);
+    static const enum teg_activation acts[LM_ACTS] = {[LM_SILU] = TEG_ACT_SILU,
+                                                      [LM_SIGMOID] = TEG_ACT_SILU,
+                                                      [LM_GELU_TANH] = TEG_ACT_GELU_TANH,
+                                                      [LM_GELU_EXACT] = TEG_ACT_GELU_ERF,
+                                                      [LM_ERF] = TEG_ACT_GELU_ERF,
+                                                      [LM_ERF_LAST] = TEG_ACT_GELU_ERF,
+                                                      [LM_RELU] = TEG_ACT_RELU};
+    assert_int_equal(first(g, f->no_gate ? TEG_OP_ACTIVATION : TEG_OP_GLU)->attr.activation, acts[f->act]);
+    if (f->learned)
+        assert_int_equal(first(g, TEG_OP_POSITION)->attr.first, 2);
 }
 
 static void expect_raised(const struct lm_form *form)
@@ -90,7 +102,8 @@ static void expect_raised(const struct lm_form *form)
     assert_true(survey.is_model && survey.n_ops > 0 && survey.n_understood == survey.n_ops);
     assert_string_equal(survey.contract.bytes, raised.contract);
     assert_int_equal(strstr(raised.contract, "positions  tables of cos and sin, 16 rows\n") != NULL,
-                     lm_has_tables(form));
+                     lm_has_tables(form) && !form->learned);
+    assert_int_equal(strstr(raised.contract, "positions  tables of learned rows, 16 rows\n") != NULL, form->learned);
     assert_int_equal(strstr(raised.contract, "positions  cos and sin are inputs, of base 100\n") != NULL,
                      form->rope == LM_ROPE_INPUTS);
     assert_non_null(strstr(raised.contract, form->last_only ? "logits of the last token" : "logits of every token"));
@@ -123,6 +136,13 @@ static void test_forms(void **state)
     EACH(enum lm_mask, mask, LM_MASKS)
     EACH(enum lm_act, act, LM_ACTS)
     EACH(enum lm_product, product, LM_PRODUCTS)
+    for (int act = 0; act < LM_ACTS; act++) {
+        struct lm_form bare = lm_plain;
+        bare.act = (enum lm_act)act;
+        bare.no_gate = true;
+        expect_raised(&bare);
+    }
+    EACH(bool, learned, 2)
     EACH(bool, two_states, 2)
     EACH(bool, head_norms, 2)
     EACH(bool, biases, 2)
@@ -484,16 +504,32 @@ static const struct refusal refusals[] = {
     /* norms */
     {PLAIN,
      {"h0_mean = reduce_mean(x = h0_sq"},
-     {"h0_mean = reduce_mean(x = x0"},
-     "op h0_mean (reduce_mean): expected the mean of squares, found another"},
+     {"h0_mean = reduce_mean(x = ids"},
+     "op h0_mean (reduce_mean): expected the mean of rows or of their squares, found another"},
     {PLAIN,
      {"h0_inv = rsqrt(x = h0_me"},
      {"h0_inv = rsqrt(x = x0"},
      "op h0_inv (rsqrt): expected the mean of squares, found another value"},
     {WITH(.norm = LM_NORM_DOUBLED),
      {"h0_ln = layer_norm(x = h0_two"},
-     {"h0_ln = layer_norm(x = x0"},
-     "op h0_ln (layer_norm): expected the norm of [x, -x] over it, without gamma and beta, found another"},
+     {"h0_ln = layer_norm(x = ids"},
+     "op h0_ln (layer_norm): expected the norm of a row or a head, or of [x, -x] over it without gamma and beta"},
+    {WITH(.norm = LM_NORM_LAYER),
+     {"gamma = h0_g"},
+     {"gamma = x0"},
+     "op h0 (layer_norm): expected the norm over the columns of a row or a head, with constant gamma and beta"},
+    {WITH(.norm = LM_NORM_LAYER_SPELLED),
+     {"h0_less = sub(x = x0, y = h0_mean)"},
+     {"h0_less = sub(x = table, y = h0_mean)"},
+     "op h0_less (sub): expected positions, a mask, or rows and their mean, found other terms"},
+    {WITH(.norm = LM_NORM_LAYER_SPELLED),
+     {"h0 = add(x = h0_w, y = h0_g)"},
+     {"h0 = add(x = h0_w, y = table)"},
+     "op h0 (add): expected two rows, scores and a mask, or the parts of a rotation, found other terms"},
+    {WITH(.learned = true),
+     {"y = int32(2)", "x0 = add(x = token, y = place)"},
+     {"y = int32(0)", "twice = mul(x = place, y = fp32(2));\ntensor<fp32, [1, ?, 16]> x0 = add(x = token, y = twice)"},
+     "expected whole rows of a table [positions, D], found a part"},
     {PLAIN,
      {"h0 = mul(x = h0_g"},
      {"h0 = mul(x = table"},

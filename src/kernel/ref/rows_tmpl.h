@@ -26,6 +26,38 @@ static void rms_norm_f32(const float *x, size_t x_stride, const float *w, float 
     }
 }
 
+/* Sum of a row, or of its squares. */
+static inline float row_sum(const float *x, size_t n, bool squares)
+{
+    vf s[4] = {{0}};
+    for (size_t i = 0, j = 0; i < n; i += VL, j = (j + 1) % 4) {
+        const vf v = v_load_n(x + i, n - i);
+        if (squares)
+            s[j] = v_fma(v, v, s[j]);
+        else
+            s[j] += v;
+    }
+    return v_sum((s[0] + s[1]) + (s[2] + s[3]));
+}
+
+/* The mean is taken off first, in y: the lanes behind a row's end must not count as far from it. */
+static void layer_norm_f32(const float *x, size_t x_stride, const float *w, const float *b, float eps, float *y,
+                           size_t y_stride, size_t n_rows, size_t n)
+{
+    for (size_t r = 0; r < n_rows; r++, x += x_stride, y += y_stride) {
+        const vf mean = v_set(row_sum(x, n, false) / (float)n);
+        for (size_t i = 0; i < n; i += VL)
+            v_store_n(y + i, v_load_n(x + i, n - i) - mean, n - i);
+        const vf scale = v_set(1.0f / sqrtf(row_sum(y, n, true) / (float)n + eps));
+        for (size_t i = 0; i < n; i += VL) {
+            vf v = v_load_n(y + i, n - i) * scale * v_load_n(w + i, n - i);
+            if (b)
+                v += v_load_n(b + i, n - i);
+            v_store_n(y + i, v, n - i);
+        }
+    }
+}
+
 static void rope_half_f32(float *x, size_t stride, const float *cos, const float *sin, size_t n_tokens, size_t n_heads,
                           size_t head_width, size_t n_pairs)
 {
@@ -91,6 +123,18 @@ static void gelu_mul_f32(const float *gate, size_t gate_stride, const float *up,
             const vf g = v_load_n(gate + i, n - i);
             const vf u = v_fma(g * g * 0.044715f, g, g) * TWICE_SQRT_2_OVER_PI;
             v_store_n(y + i, v_times_sigmoid(g, u) * v_load_n(up + i, n - i), n - i);
+        }
+    }
+}
+
+/* A NaN stays one. */
+static void relu_mul_f32(const float *gate, size_t gate_stride, const float *up, size_t up_stride, float *y,
+                         size_t y_stride, size_t n_rows, size_t n)
+{
+    for (size_t r = 0; r < n_rows; r++, gate += gate_stride, up += up_stride, y += y_stride) {
+        for (size_t i = 0; i < n; i += VL) {
+            const vf g = v_load_n(gate + i, n - i);
+            v_store_n(y + i, v_select(g < 0.0f, v_set(0), g) * v_load_n(up + i, n - i), n - i);
         }
     }
 }
