@@ -12,6 +12,7 @@
 
 /* Below this many rough operations a job is not worth waking threads for; a slice is at least a quarter of it. */
 #define PARALLEL_OPERATIONS ((size_t)1 << 17)
+#define LONGEST_SLICE ((size_t)1 << 28) /* operations */
 
 static const char *const form_names[] = {"floats", "integers", "bools", "strings", "a list"};
 
@@ -346,6 +347,33 @@ enum teg_status teg_op_fail(const struct teg_eval_call *c, enum teg_status statu
                          c->opset >= 6 && c->opset <= 10 ? opsets[c->opset - 6] : "?", what);
 }
 
+struct stoppable {
+    teg_pool_fn fn;
+    void *ctx;
+    const volatile bool *stop;
+};
+
+static void run_unless_stopped(void *ctx, size_t slice, size_t worker)
+{
+    const struct stoppable *const s = ctx;
+    if (!*s->stop)
+        s->fn(s->ctx, slice, worker);
+}
+
+void teg_op_run(const struct teg_eval_call *c, teg_pool_fn fn, void *ctx, size_t n_slices)
+{
+    struct stoppable s = {fn, ctx, c->frame->stop};
+    if (s.stop)
+        teg_pool_run(c->pool, run_unless_stopped, &s, n_slices);
+    else
+        teg_pool_run(c->pool, fn, ctx, n_slices);
+}
+
+bool teg_op_stopped(const struct teg_eval_call *c)
+{
+    return c->frame->stop && *c->frame->stop;
+}
+
 struct slices {
     void (*fn)(void *ctx, size_t begin, size_t end);
     void *ctx;
@@ -368,13 +396,14 @@ void teg_op_parallel(const struct teg_eval_call *c, size_t n, size_t cost,
     size_t work;
     if (!teg_mul(n, cost ? cost : 1, &work))
         work = SIZE_MAX;
-    if (threads == 1 || n < 2 || work < PARALLEL_OPERATIONS) {
+    if (n < 2 || work < PARALLEL_OPERATIONS) {
         if (n)
             fn(ctx, 0, n);
         return;
     }
-    /* Several slices a thread, so that one that is held up does not hold up all. */
-    const size_t most = teg_min(n, 4 * threads);
+    /* Several slices a thread, so that one that is held up does not hold up all; none so long that a user waits for it.
+     */
+    const size_t most = teg_min(n, teg_max(4 * threads, work / LONGEST_SLICE));
     struct slices s = {fn, ctx, n, teg_max(1, teg_min(most, work / (PARALLEL_OPERATIONS / 4)))};
-    teg_pool_run(c->pool, run_slice, &s, s.n_slices);
+    teg_op_run(c, run_slice, &s, s.n_slices);
 }

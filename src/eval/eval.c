@@ -134,6 +134,9 @@ enum teg_status teg_frame_step(struct teg_eval_frame *f, const struct teg_eval_s
     f->scratch = outer;
     if (s != TEG_OK)
         return s;
+    if (f->stop && *f->stop) /* perhaps in the middle of it */
+        FAIL(f->err, TEG_ERR_INTERRUPTED, "cannot finish prediction: function %s: stopped on request in op %s",
+             f->eval->function->name, step->op->name);
     for (size_t i = 0; i < step->op->n_outputs; i++) {
         struct teg_array *const array = f->values[step->op->outputs[i]];
         if (!array)

@@ -157,6 +157,10 @@ enum teg_status teg_op_scratch(struct teg_eval_call *c, size_t n, size_t item_by
 enum teg_status teg_op_fail(const struct teg_eval_call *c, enum teg_status status, const char *format, ...)
     TEG_PRINTF(3, 4);
 #define OP_FAIL(c, status, ...) return (void)teg_op_fail((c), (status), __VA_ARGS__), (status)
+/* teg_pool_run, but slices that have not begun when the run is stopped are left out: what the op wrote is thrown away
+ * then. Long loops that are no slices ask. */
+void teg_op_run(const struct teg_eval_call *c, teg_pool_fn fn, void *ctx, size_t n_slices);
+bool teg_op_stopped(const struct teg_eval_call *c);
 /* Splits n items over the pool when there are enough of them to be worth it (cost: rough operations per item). */
 void teg_op_parallel(const struct teg_eval_call *c, size_t n, size_t cost,
                      void (*fn)(void *ctx, size_t begin, size_t end), void *ctx);

@@ -212,7 +212,7 @@ static enum teg_status op_attention(struct teg_eval_call *c)
     a.n_q_tiles = (a.l + Q_TILE - 1) / Q_TILE;
     a.scratch_floats = Q_TILE * (2 + S_TILE) + (teg_linear_scratch_floats(a.e) + 15) / 16 * 16;
     TRY(teg_op_scratch(c, teg_pool_threads(c->pool) * a.scratch_floats, sizeof *a.scratch, (void **)&a.scratch));
-    teg_pool_run(c->pool, attention_slice, &a, a.n_batches * a.n_q_tiles);
+    teg_op_run(c, attention_slice, &a, a.n_batches * a.n_q_tiles);
     return TEG_OK;
 }
 

@@ -234,7 +234,7 @@ static enum teg_status conv_depthwise(struct teg_eval_call *c, const struct conv
     if (!teg_mul(d.padded_plane, workers, &n_floats))
         OP_FAIL(c, TEG_ERR_FORMAT, "parameter pad: expected a padded image that can be addressed, found an overflow");
     TRY(teg_op_scratch(c, n_floats, sizeof *d.scratch, (void **)&d.scratch));
-    teg_pool_run(c->pool, depthwise_slice, &d, v->n * v->c_in);
+    teg_op_run(c, depthwise_slice, &d, v->n * v->c_in);
     return TEG_OK;
 }
 

@@ -160,7 +160,7 @@ static enum teg_status op_conv_transpose(struct teg_eval_call *c)
     TRY(turn_weights(c, &s, weight));
     cut(&s, teg_pool_threads(c->pool));
     TRY(teg_op_scratch(c, teg_pool_threads(c->pool) * s.scratch_floats, sizeof *s.scratch, (void **)&s.scratch));
-    teg_pool_run(c->pool, spread_slice, &s, s.n * s.groups * s.n_channel_jobs);
+    teg_op_run(c, spread_slice, &s, s.n * s.groups * s.n_channel_jobs);
     return TEG_OK;
 }
 

@@ -65,10 +65,10 @@ static float overlap(const struct nms *s, size_t a, size_t b)
 }
 
 /* Fills taken[] with the boxes that stay; returns how many. */
-static size_t suppress(const struct nms *s, uint32_t *taken)
+static size_t suppress(const struct teg_eval_call *c, const struct nms *s, uint32_t *taken)
 {
     size_t n = 0;
-    for (size_t i = 0; i < s->n_boxes && n < s->max_boxes; i++) {
+    for (size_t i = 0; i < s->n_boxes && n < s->max_boxes && !teg_op_stopped(c); i++) {
         const uint32_t b = s->order[i];
         bool stays = s->best[b] > s->score_threshold;
         for (size_t t = 0; stays && t < n; t++)
@@ -154,7 +154,7 @@ static enum teg_status run(struct teg_eval_call *c, bool boxes_last)
         s.boxes = boxes->f32 + batch * 4 * n;
         s.scores = scores->f32 + batch * k * n;
         rank_boxes(&s);
-        size_t n_taken = suppress(&s, taken);
+        size_t n_taken = suppress(c, &s, taken);
         if (!n_taken && !boxes_last && n && m)
             taken[n_taken++] = s.order[0];
         for (size_t i = 0; i < n_taken; i++) {

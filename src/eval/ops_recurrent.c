@@ -137,7 +137,7 @@ static void product(const struct recurrent *r, const float *x, size_t rows, size
                                  .n1 = n1}};
     const size_t n_slices = (n1 - n0 + SLICE_COLUMNS - 1) / SLICE_COLUMNS;
     if (rows * k * (n1 - n0) >= SERIAL)
-        teg_pool_run(r->c->pool, product_slice, &p, n_slices);
+        teg_op_run(r->c, product_slice, &p, n_slices);
     else
         for (size_t slice = 0; slice < n_slices; slice++)
             product_slice(&p, slice, 0);
@@ -236,7 +236,7 @@ static void run_direction(const struct recurrent *r, const struct direction *d)
         const size_t n = teg_min(BLOCK_STEPS, r->s - t0), from = d->backward ? r->s - t0 - n : t0;
         product(r, r->x + from * r->b * r->i, n * r->b, r->i, d->w_ih, d->input_bias, false, r->gates, columns, 0,
                 columns);
-        for (size_t t = t0; t < t0 + n; t++) {
+        for (size_t t = t0; t < t0 + n && !teg_op_stopped(r->c); t++) {
             const size_t input = d->backward ? r->s - 1 - t : t;
             r->step(r, d, r->gates + (input - from) * r->b * columns);
             if (r->sequence)

@@ -14,10 +14,11 @@
 
 #define K_BLOCK 512 /* rows of a panel: 512 x 192 floats are 384 KiB */
 #define MAX_COLUMNS 192
-#define MIN_ROWS 32  /* of a job, or copying its panel costs too much beside using it */
-#define NARROW 16    /* columns below which lanes over them do not pay */
-#define TILE 16      /* side of a square that is turned at once */
-#define SERIAL 32768 /* multiplications below which the pool costs more than it gives */
+#define MIN_ROWS 32                 /* of a job, or copying its panel costs too much beside using it */
+#define NARROW 16                   /* columns below which lanes over them do not pay */
+#define TILE 16                     /* side of a square that is turned at once */
+#define LONGEST ((uint64_t)1 << 31) /* multiplications of a job of rows: what a user who stops the run waits for */
+#define SERIAL 32768                /* multiplications below which the pool costs more than it gives */
 
 void teg_transpose(const float *src, size_t src_stride, size_t rows, size_t columns, float *dst, size_t dst_stride)
 {
@@ -32,6 +33,7 @@ void teg_transpose(const float *src, size_t src_stride, size_t rows, size_t colu
 
 struct plan {
     const struct teg_products *g;
+    const struct teg_eval_call *call;
     const struct teg_kernels *kernels;
     const struct teg_grid_kernels *grid;
     size_t m_block, n_block, m_jobs, n_jobs; /* jobs are (batch, m block, n block), n fastest */
@@ -114,7 +116,7 @@ static void columns_slice(void *ctx, size_t slice, size_t worker)
     const struct job j = job_of(p, slice);
     float *const panel = p->scratch + worker * p->scratch_floats;
     fill_bias(g, &j);
-    for (size_t k0 = 0; k0 < g->k; k0 += K_BLOCK) {
+    for (size_t k0 = 0; k0 < g->k && !teg_op_stopped(p->call); k0 += K_BLOCK) {
         const size_t nk = teg_min(K_BLOCK, g->k - k0);
         struct teg_grid_gemm_args args = {.a = g->a + j.at.a + j.m0 * g->a_stride + k0,
                                           .a_stride = g->a_stride,
@@ -184,7 +186,7 @@ static enum teg_status run_narrow(struct teg_eval_call *c, struct plan *p)
             for (size_t slice = 0; slice < p->m_jobs; slice++)
                 narrow_slice(p, slice, 0);
         else
-            teg_pool_run(c->pool, narrow_slice, p, p->m_jobs);
+            teg_op_run(c, narrow_slice, p, p->m_jobs);
     }
     return TEG_OK;
 }
@@ -224,7 +226,9 @@ static void cut_columns(struct plan *p, size_t workers)
 static void cut(struct plan *p, size_t workers, bool rows, bool narrow)
 {
     const struct teg_products *const g = p->g;
-    const size_t wanted = workers == 1 ? 1 : ceil_div(4 * workers, teg_min(g->n_batches, 4 * workers));
+    const size_t shared = workers == 1 ? 1 : ceil_div(4 * workers, teg_min(g->n_batches, 4 * workers));
+    const uint64_t longest = (uint64_t)g->m * g->n / LONGEST * g->k + (uint64_t)g->m * g->n % LONGEST * g->k / LONGEST;
+    const size_t wanted = teg_max(shared, (size_t)teg_min((size_t)longest, g->n));
     p->m_block = g->m;
     p->n_block = g->n;
     if (narrow) {
@@ -253,7 +257,7 @@ enum teg_status teg_products_run(struct teg_eval_call *c, const struct teg_produ
         return TEG_OK;
     const size_t workers = teg_pool_threads(c->pool);
     const bool narrow = !g->b_rows && g->n < NARROW && g->m > g->n;
-    struct plan p = {.g = g, .kernels = c->kernels, .grid = teg_grid_kernels(c->kernels)};
+    struct plan p = {.g = g, .call = c, .kernels = c->kernels, .grid = teg_grid_kernels(c->kernels)};
     cut(&p, is_serial(g) ? 1 : workers, g->b_rows, narrow);
     p.in_place = !g->pack && !g->b_rows && g->m <= 2 * p.grid->gemm_rows;
     p.scratch_floats = K_BLOCK * p.n_block;
@@ -273,6 +277,6 @@ enum teg_status teg_products_run(struct teg_eval_call *c, const struct teg_produ
         for (size_t slice = 0; slice < n_slices; slice++)
             fn(&p, slice, 0);
     else
-        teg_pool_run(c->pool, fn, &p, n_slices);
+        teg_op_run(c, fn, &p, n_slices);
     return TEG_OK;
 }

@@ -1,6 +1,8 @@
 /* The evaluator around the ops: loading, inputs, control flow, states, limits, modes, failing allocations. */
 #include <math.h>
 
+#include <time.h>
+
 #include "unit/eval_test.h"
 
 #include "dtype/round.h"
@@ -296,6 +298,62 @@ static void test_loop_errors(void **state)
         "y", "cannot run op: w (while_loop, iOS15): output a: expected the declared shape 1, found 2");
 }
 
+/* An allocator that asks the run to stop at its n-th block. */
+struct stopping {
+    volatile bool stop;
+    size_t n;
+};
+
+static void *stopping_alloc(void *ctx, size_t n_bytes, size_t align)
+{
+    struct stopping *const s = ctx;
+    if (s->n && --s->n == 0)
+        s->stop = true;
+    const struct teg_allocator *const plain = teg_allocator_or_default(NULL);
+    return plain->alloc(plain->ctx, n_bytes, align);
+}
+
+static void stopping_free(void *ctx, void *memory, size_t n_bytes)
+{
+    (void)ctx;
+    const struct teg_allocator *const plain = teg_allocator_or_default(NULL);
+    plain->free(plain->ctx, memory, n_bytes);
+}
+
+/* In the middle of an op: what it has not begun is left out. Processor time, which others do not change. */
+static void test_stop_within(void **state)
+{
+    (void)state;
+    enum { N = 768 };
+    struct stopping s = {0};
+    const struct teg_allocator allocator = {stopping_alloc, stopping_free, &s};
+    struct teg_eval_options options = {.allocator = &allocator};
+    struct program p =
+        load_good(15, "tensor<fp32, [768, 768]> x",
+                  "tensor<fp32, [768, 768]> y = matmul(x = x, y = x)[name = string(\"y\")];\n", "y", &options);
+    struct teg_array *x = teg_array_new(NULL, TEG_MIL_FP32, 2, (const size_t[]){N, N}), *outputs[1];
+    assert_non_null(x);
+    for (size_t i = 0; i < x->n; i++)
+        x->f32[i] = (float)(i % 7);
+    clock_t took[2];
+    for (int i = 0; i < 2; i++) {
+        struct teg_error err = {0};
+        const clock_t began = clock();
+        s.stop = false;
+        s.n = i ? 3 : 0; /* tables of the run and the output come first, then the op's scratch memory */
+        const enum teg_status status = teg_eval_run(p.eval, &x, NULL, &s.stop, outputs, NULL, &err);
+        took[i] = clock() - began;
+        assert_int_equal(status, i ? TEG_ERR_INTERRUPTED : TEG_OK);
+        if (i)
+            assert_string_equal(err.message, "cannot finish prediction: function main: stopped on request in op y");
+        else
+            teg_array_drop(&allocator, outputs[0]);
+    }
+    assert_true(took[1] < took[0] / 4);
+    teg_array_drop(NULL, x);
+    program_free(&p);
+}
+
 static void test_stop(void **state)
 {
     (void)state;
@@ -492,6 +550,7 @@ int main(void)
         cmocka_unit_test(test_loop_limit),
         cmocka_unit_test(test_loop_errors),
         cmocka_unit_test(test_stop),
+        cmocka_unit_test(test_stop_within),
         cmocka_unit_test(test_states),
         cmocka_unit_test(test_state_errors),
         cmocka_unit_test(test_memory_limit),
