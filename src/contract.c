@@ -382,30 +382,41 @@ static int64_t most_slots(const struct teg_mil_feature *f)
     return f->n_enumerated ? most : f->upper[f->rank - 1];
 }
 
-/* Slots: the last dimension of masks; of caches the one before the last, which is the head's width. */
-static void find_context(const struct finder *f)
+/* What the package has room for; 0: it does not say. Slots: the last dimension of masks; of caches the one before the
+ * last, which is the head's width. */
+static uint32_t room_of(const struct finder *f)
 {
-    struct teg_contract *const c = f->contract;
+    const struct teg_contract *const c = f->contract;
     const struct teg_mil_block *const b = &f->function->block;
-    if (f->manifest->context) {
-        c->context = f->manifest->context;
-        return;
-    }
+    uint32_t room = 0;
     for (size_t i = 0; i < c->n_inputs; i++)
         if ((c->inputs[i].role == TEG_LM_MASK || c->inputs[i].role == TEG_LM_KEEP) && c->inputs[i].feature->rank)
-            shrink(&c->context, most_slots(c->inputs[i].feature));
-    for (size_t i = 0; i < b->n_inputs && c->context == 0; i++) {
+            shrink(&room, most_slots(c->inputs[i].feature));
+    for (size_t i = 0; i < b->n_inputs && room == 0; i++) {
         const struct teg_mil_type *const t = &f->program->vars[b->inputs[i]].type;
         if (t->kind == TEG_MIL_STATE && t->rank >= 3)
-            shrink(&c->context, t->dims[t->rank - 2]);
+            shrink(&room, t->dims[t->rank - 2]);
     }
     for (size_t i = 0; i < c->n_caches; i++) /* the last call's tokens come on top of what fits */
         if (!c->rolls)
-            shrink(&c->context, c->inputs[c->caches[i].input].feature->upper[c->caches[i].slots_dim]);
-    if (c->context > c->pad && c->n_caches)
-        c->context -= (uint32_t)c->pad;
+            shrink(&room, c->inputs[c->caches[i].input].feature->upper[c->caches[i].slots_dim]);
+    if (room > c->pad && c->n_caches)
+        room -= (uint32_t)c->pad;
     if (c->n_states == 0 && c->n_caches == 0 && c->most < INT32_MAX)
-        shrink(&c->context, (int64_t)c->most);
+        shrink(&room, (int64_t)c->most);
+    return room;
+}
+
+static enum teg_status find_context(const struct finder *f)
+{
+    const uint32_t room = room_of(f), wanted = f->manifest->context;
+    if (wanted && room && wanted > room && !f->contract->rolls) /* what rolls forgets */
+        FAIL(f->err, TEG_ERR_ARGUMENT,
+             "cannot run package as a language model: %.100s, function %.60s: context in tegula.json: expected at most "
+             "the %u tokens that the package has room for, found %u; give a smaller one",
+             f->program->path, f->function->name, room, wanted);
+    f->contract->context = wanted ? wanted : room;
+    return TEG_OK;
 }
 
 long teg_contract_number(const char *name)
@@ -469,7 +480,7 @@ enum teg_status teg_contract_find(const struct teg_mil_program *program, size_t 
     TRY(teg_contract_caches(program, function, arena, contract, &about, &why, err));
     if (why)
         NO_CONTRACT(&f, "input '%.60s': %s", about, why);
-    find_context(&f);
+    TRY(find_context(&f));
     return find_outputs(&f);
 }
 

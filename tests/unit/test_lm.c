@@ -331,12 +331,42 @@ static void test_failing_allocations(void **state)
     bytes_free(&text);
 }
 
+/* tegula.json may give less room than the package has, never more. */
+static void test_context(void **state)
+{
+    (void)state;
+    struct bytes text = text_of(&forms[3]);
+    struct teg_manifest manifest = {.context = SLOTS + 1};
+    struct model m;
+    struct teg_error err = {0};
+    assert_int_equal(open_model(&text, &manifest, NULL, &m, &err), TEG_ERR_ARGUMENT);
+    close_model(&m);
+    char expected[300];
+    (void)snprintf(
+        expected, sizeof expected,
+        "context in tegula.json: expected at most the %d tokens that the package has room for, found %d; give "
+        "a smaller one",
+        SLOTS, SLOTS + 1);
+    assert_non_null(strstr(err.message, expected));
+    bytes_free(&text);
+    manifest.context = 3;
+    m = must_open(&forms[3], &manifest);
+    struct teg_session *const s = must_start(&m);
+    assert_int_equal(teg_session_context(s), 3);
+    teg_session_free(s);
+    close_model(&m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cuts), cmocka_unit_test(test_rewind_and_fork),
-        cmocka_unit_test(test_stop), cmocka_unit_test(test_overwrites),
-        cmocka_unit_test(test_end),  cmocka_unit_test(test_failing_allocations),
+        cmocka_unit_test(test_context),
+        cmocka_unit_test(test_cuts),
+        cmocka_unit_test(test_rewind_and_fork),
+        cmocka_unit_test(test_stop),
+        cmocka_unit_test(test_overwrites),
+        cmocka_unit_test(test_end),
+        cmocka_unit_test(test_failing_allocations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
