@@ -196,10 +196,15 @@ static enum teg_status check_states(struct teg_mil_reader *r, const struct teg_m
     for (size_t i = 0; i < function->block.n_inputs; i++) {
         const struct teg_mil_var *const var = &r->program->vars[function->block.inputs[i]];
         size_t n;
+        bool is_open = var->type.rank < 0;
+        for (int32_t d = 0; d < var->type.rank; d++)
+            is_open = is_open || var->type.dims[d] < 0;
         if (var->type.kind == TEG_MIL_STATE && !teg_mil_count(&var->type, &n))
-            MIL_FAIL(r, TEG_ERR_FORMAT, at,
-                     "expected state '%.60s' to have a constant shape, found an open one; export the model again",
-                     var->name);
+            MIL_FAIL(
+                r, TEG_ERR_FORMAT, at,
+                "expected state '%.60s' to have a constant shape that can be addressed, found %s; export the model "
+                "again",
+                var->name, is_open ? "an open one" : "a larger one");
     }
     return TEG_OK;
 }

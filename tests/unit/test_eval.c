@@ -470,6 +470,38 @@ static void test_memory_limit(void **state)
     program_free(&p);
 }
 
+/* Sizes whose product passes 64 bits: no number wraps around to one that fits. */
+static void test_overflowing_shapes(void **state)
+{
+    (void)state;
+#define HUGE_3 "tensor<int32, [3]>([2147483647, 2147483647, 2147483647])"
+#define NO_ROOM(op, shape)                                                                                             \
+    "cannot run op: f (" op ", iOS15): output of shape " shape                                                         \
+    ": expected it to fit into memory beside 0 bytes of values (limit 1000), found no room"
+    static const char *const cases[][2] = {
+        {"fill(shape = " HUGE_3 ", value = fp32(1))", NO_ROOM("fill", "2147483647x2147483647x2147483647")},
+        {"tile(x = tensor<fp32, [1, 1, 2]>([[[1, 2]]]), reps = " HUGE_3 ")",
+         NO_ROOM("tile", "2147483647x2147483647x4294967294")},
+        {"reshape(x = tensor<fp32, [2]>([1, 2]), shape = " HUGE_3 ")",
+         "cannot run op: f (reshape, iOS15): parameter shape: expected sizes and at most one -1, found 2147483647 at "
+         "dimension 2"},
+        {"pad(x = tensor<fp32, [1, 1, 1]>([[[1]]]), pad = tensor<int32, [6]>([2147483647, 2147483647, 2147483647, "
+         "2147483647, 2147483647, 2147483647]), mode = string(\"constant\"), constant_val = fp32(0))",
+         NO_ROOM("pad", "4294967295x4294967295x4294967295")},
+        {"upsample_nearest_neighbor(x = tensor<fp32, [1, 1, 1]>([[[1]]]), scale_factor_height = int32(2147483647), "
+         "scale_factor_width = int32(2147483647))",
+         NO_ROOM("upsample_nearest_neighbor", "1x2147483647x2147483647")},
+    };
+    const struct teg_eval_options options = {.max_bytes = 1000};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char body[500];
+        (void)snprintf(body, sizeof body, "tensor<fp32, [?, ?, ?]> y = %s[name = string(\"f\")];\n", cases[i][0]);
+        struct program p = load_good(15, "", body, "y", &options);
+        check_run(&p, NULL, NULL, cases[i][1]);
+        program_free(&p);
+    }
+}
+
 static void test_values_die(void **state)
 {
     (void)state;
@@ -554,6 +586,7 @@ int main(void)
         cmocka_unit_test(test_states),
         cmocka_unit_test(test_state_errors),
         cmocka_unit_test(test_memory_limit),
+        cmocka_unit_test(test_overflowing_shapes),
         cmocka_unit_test(test_values_die),
         cmocka_unit_test(test_failing_allocations),
     };

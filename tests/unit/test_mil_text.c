@@ -296,7 +296,14 @@ static const struct {
      "expected op '' (write_state) to have a state as input and one value, found something else; export the model "
      "again"},
     {"program(1.3){func f<ios18>(state<tensor<fp16, [?]>> s) {} -> ();}", TEG_ERR_FORMAT,
-     "expected state 's' to have a constant shape, found an open one; export the model again"},
+     "expected state 's' to have a constant shape that can be addressed, found an open one; export the model again"},
+    {"program(1.3){func f<ios18>(state<tensor<fp16, [2147483647, 2147483647, 2147483647]>> s) {} -> ();}",
+     TEG_ERR_FORMAT,
+     "expected state 's' to have a constant shape that can be addressed, found a larger one; export the model again"},
+    {"program(1.3){func f<ios15>() {tensor<fp32, [2147483647, 2147483647, 2147483647]> c = const()[val = tensor<fp32, "
+     "[2147483647, 2147483647, 2147483647]>([1])];} -> ();}",
+     TEG_ERR_FORMAT,
+     "expected a value for every element of a constant shape, found '[1])];}'; compile the model again"},
 };
 
 static void test_bad(void **state)
