@@ -7,6 +7,8 @@
 
 #include "pass/raise_int.h"
 
+#define LEAST_AFTER_MASK (1.0f / 64) /* what -10000 times this leaves of a weight is 0 */
+
 /* Keys or values: a cache, or (without states) the rows of this call, which are then the whole sequence. */
 static bool is_context(const struct raiser *r, const struct meaning *m)
 {
@@ -350,6 +352,15 @@ static void add_mask(struct raiser *r, struct meaning *m, const struct meaning *
         m->window = mask->window;
 }
 
+/* Scores where a slot is seen, and far below elsewhere. */
+void teg_raise_select_scores(struct raiser *r, struct meaning *m, const struct meaning *scores,
+                             const struct meaning *cond)
+{
+    struct meaning mask = *cond;
+    mask.kind = MASK;
+    add_mask(r, m, scores, &mask);
+}
+
 bool teg_raise_score_binary(struct raiser *r, struct meaning *m, const struct meaning *a, const struct meaning *b)
 {
     const char *const type = r->op->type;
@@ -361,13 +372,14 @@ bool teg_raise_score_binary(struct raiser *r, struct meaning *m, const struct me
     }
     if (a->kind != SCORES && a->kind != TANH_SCORES)
         return false;
-    const bool plain = !a->causal && !a->window; /* a mask must come after scale and cap */
+    const bool plain = !a->causal && !a->window; /* a mask must come after a cap; a scale leaves hidden what is */
     struct meaning folded;
     if (b->kind == CONSTANT && teg_raise_constant_mask(r, b, &folded))
         b = &folded;
     if (strcmp(type, "add") == 0 && b->kind == MASK && a->kind == SCORES) {
         add_mask(r, m, a, b);
-    } else if (strcmp(type, "mul") == 0 && teg_raise_scalar(r, b, &s) && plain && a->kind == SCORES && a->cap == 0) {
+    } else if (strcmp(type, "mul") == 0 && teg_raise_scalar(r, b, &s) && (plain || s >= LEAST_AFTER_MASK) &&
+               a->kind == SCORES && a->cap == 0) {
         *m = *a;
         m->scale *= s;
     } else if (strcmp(type, "mul") == 0 && teg_raise_scalar(r, b, &s) && plain && a->kind == TANH_SCORES && s > 0) {

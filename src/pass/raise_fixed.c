@@ -202,6 +202,32 @@ static bool cut_constant(struct raiser *r, struct meaning *m, teg_mil_var_id var
            set_mask(r, m, &p, type->rank, teg_raise_used(r));
 }
 
+/* This call's rows of a matrix, then its columns up to what is used: cut one after the other, a mask too. */
+bool teg_raise_slice_rows_of_mask(struct raiser *r, struct meaning *m, const struct meaning *x)
+{
+    struct amount sizes[MOST_RANK], begin[MOST_RANK], end[MOST_RANK];
+    bool squeeze[MOST_RANK];
+    struct pattern p;
+    if (x->kind != TABLE)
+        return false;
+    const struct teg_mil_type *const type = &r->program->vars[x->var].type;
+    const int32_t last = type->rank - 1;
+    if (x->add || x->scale != 1 || (uint32_t)type->rank != x->view.rank || last < 1 ||
+        teg_view_width(&x->view) != type->dims[last] || !teg_view_single(&x->view, (uint32_t)last))
+        return false;
+    for (uint32_t d = 0; d < x->view.rank; d++)
+        if (!teg_view_size(&x->view, d, &sizes[d]))
+            return false;
+    struct meaning unused = {0};
+    if (!teg_raise_slice_bounds(r, &unused, sizes, x->view.rank, begin, end, squeeze))
+        return false;
+    for (int32_t d = 0; d <= last; d++)
+        if (squeeze[d] || !teg_amount_is(begin[d], 0) ||
+            !teg_amount_same(end[d], d == last ? teg_raise_used(r) : sizes[d]))
+            return false;
+    return read_pattern(r, x->var, &p) && set_mask(r, m, &p, type->rank, teg_raise_used(r));
+}
+
 bool teg_raise_slice_constant(struct raiser *r, struct meaning *m, const struct meaning *x)
 {
     struct amount sizes[MOST_RANK], begin[MOST_RANK], end[MOST_RANK];

@@ -396,6 +396,8 @@ void teg_raise_set_ints(struct raiser *r, struct meaning *m, const struct amount
 bool teg_raise_int_binary(struct raiser *r, struct meaning *m, const struct meaning *a, const struct meaning *b);
 bool teg_raise_mask_binary(struct raiser *r, struct meaning *m, const struct meaning *a, const struct meaning *b);
 bool teg_raise_score_binary(struct raiser *r, struct meaning *m, const struct meaning *a, const struct meaning *b);
+void teg_raise_select_scores(struct raiser *r, struct meaning *m, const struct meaning *scores,
+                             const struct meaning *cond);
 bool teg_raise_rope_binary(struct raiser *r, struct meaning *m, const struct meaning *a, const struct meaning *b);
 /* Concat of two halves: of rows, of a rotation. False: they are none. */
 bool teg_raise_join_turned(struct meaning *m, const struct meaning *a, const struct meaning *b, uint32_t axis);
@@ -405,6 +407,7 @@ bool teg_raise_join_rotation(struct raiser *r, struct meaning *m, const struct m
 void teg_raise_wave_input(struct raiser *r, struct meaning *m, const struct teg_mil_type *type, bool is_cos);
 /* A part of a constant. False: it has no dimensions to cut. */
 bool teg_raise_slice_constant(struct raiser *r, struct meaning *m, const struct meaning *x);
+bool teg_raise_slice_rows_of_mask(struct raiser *r, struct meaning *m, const struct meaning *x);
 /* Constants of a call for a fixed number of tokens: a mask [..., T, slots], a wave along the rows x. False: none. */
 bool teg_raise_constant_mask(struct raiser *r, const struct meaning *x, struct meaning *mask);
 bool teg_raise_constant_wave(struct raiser *r, const struct meaning *x, const struct meaning *constant,

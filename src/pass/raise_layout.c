@@ -278,6 +278,41 @@ static void rule_gather_nd(struct raiser *r, struct meaning *m)
         teg_raise_no(r, m, "expected token ids [..., 1] into a constant table, found other operands");
 }
 
+static void set_table(struct meaning *m, teg_mil_var_id var, int64_t add)
+{
+    m->kind = TABLE;
+    m->var = var;
+    m->add = add;
+    m->columns = teg_view_width(&m->view);
+    m->scale = 1;
+}
+
+/* Rows of a table by positions that are repeated for each of its columns. */
+static void rule_gather_along(struct raiser *r, struct meaning *m)
+{
+    const struct meaning *const x = teg_raise_arg(r, "x"), *const indices = teg_raise_arg(r, "indices");
+    int64_t axis = 0, add = 0;
+    uint32_t n;
+    struct view positions, bare = {0};
+    if (teg_raise_arg(r, "axis"))
+        (void)teg_raise_numbers(r, "axis", &axis, 1, &n);
+    const struct teg_mil_type *const type = &r->program->vars[x->kind == CONSTANT ? x->var : r->tokens_var].type;
+    axis = axis < 0 ? axis + type->rank : axis;
+    bool good = x->kind == CONSTANT && as_positions(r, indices, &positions, &add) &&
+                type->rank == (int32_t)positions.rank && axis >= 0 && axis < type->rank;
+    for (uint32_t d = 0; good && d < positions.rank; d++) {
+        const struct factor *const f = teg_view_single(&positions, d);
+        const bool repeats = f && f->axis == AXIS_COLUMNS && f->stride == 0 && teg_amount_is(f->size, type->dims[d]);
+        good = d == (uint32_t)axis ? !f || f->axis == AXIS_TOKENS : repeats || (!f && type->dims[d] == 1);
+        if (d == (uint32_t)axis)
+            good = good && teg_view_add_dim(&bare, f, f != NULL);
+    }
+    if (good && gather_view(r, m, &bare, x->var, axis))
+        set_table(m, x->var, add);
+    else
+        teg_raise_no(r, m, "expected positions, repeated for each column, into a constant table, found other operands");
+}
+
 static void rule_gather(struct raiser *r, struct meaning *m)
 {
     const struct meaning *const x = teg_raise_arg(r, "x"), *const indices = teg_raise_arg(r, "indices");
@@ -298,11 +333,7 @@ static void rule_gather(struct raiser *r, struct meaning *m)
             teg_raise_no(r, m, "expected a table [positions, width], found another shape");
             return;
         }
-        m->kind = TABLE;
-        m->var = x->var;
-        m->add = add;
-        m->columns = teg_view_width(&m->view);
-        m->scale = 1;
+        set_table(m, x->var, add);
     } else {
         teg_raise_no(r, m, "expected token ids or positions as indices, found others");
     }
@@ -559,6 +590,7 @@ const struct teg_raise_row teg_raise_layout_rows[] = {
     {"gather_nd", rule_gather_nd},
     {"concat", rule_concat},
     {"stack", rule_stack},
+    {"gather_along_axis", rule_gather_along},
     {"tile", rule_tile},
     {"range_1d", rule_range},
     {NULL, NULL},

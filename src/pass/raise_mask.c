@@ -246,6 +246,8 @@ static void rule_select(struct raiser *r, struct meaning *m)
     } else if (cond->kind == VISIBLE && filled_with(r, b, &hidden) && hidden <= FAR_BELOW) {
         if (a->kind == MASK) {
             both(r, m, a, cond, MASK);
+        } else if (a->kind == SCORES) {
+            teg_raise_select_scores(r, m, a, cond);
         } else if (filled_with(r, a, &seen) && seen == 0) {
             *m = *cond;
             m->kind = MASK;
@@ -255,6 +257,8 @@ static void rule_select(struct raiser *r, struct meaning *m)
     } else if (cond->kind == HIDDEN && filled_with(r, a, &hidden) && hidden <= FAR_BELOW) {
         if (b->kind == MASK) {
             both(r, m, b, cond, MASK);
+        } else if (b->kind == SCORES) {
+            teg_raise_select_scores(r, m, b, cond);
         } else if (filled_with(r, b, &seen) && seen == 0) {
             *m = *cond;
             m->kind = MASK;

@@ -242,6 +242,8 @@ static void rule_slice(struct raiser *r, struct meaning *m)
     uint32_t n;
     if (x->kind == STATE || x->kind == UPDATED)
         teg_raise_read_slice(r, m, x);
+    else if (teg_raise_slice_rows_of_mask(r, m, x))
+        return;
     else if (x->kind == PAST)
         teg_raise_slice_past(r, m, x);
     else if (x->kind == INTEGERS || x->kind == CONSTANT) {
