@@ -7,7 +7,8 @@ Needs torch, transformers and coremltools; tests/data/exports was made with 2.7,
 
 NAME.golden is int32 T and V, int32 [T] ids, float32 [T, V] logits. tests/unit/test_exports.c reads both. What is made
 here are the interfaces that have no sample of their own: no states, caches as inputs and outputs, sizes that are
-fixed, rotations of a part of each head, norms that the engine has not.
+fixed, rotations of a part of each head, and what older models have: layer norms, learned positions, feed-forward parts
+without a gate, Q, K and V of each head side by side, tables looked up along an axis, masks that are cut from buffers.
 """
 import pathlib
 import shutil
@@ -29,12 +30,21 @@ CONFIGS = {"llama": lambda: transformers.LlamaConfig(**SIZES),
            "phi4": lambda: transformers.Phi3Config(**SIZES, partial_rotary_factor=0.75),
            "qwen3": lambda: transformers.Qwen3Config(**SIZES, head_dim=HEAD),
            "gpt2": lambda: transformers.GPT2Config(vocab_size=V, n_positions=64, n_embd=D, n_layer=LAYERS,
-                                                   n_head=HEADS)}
+                                                   n_head=HEADS),
+           "gpt_neox": lambda: transformers.GPTNeoXConfig(
+               rotary_pct=0.5, **{key: value for key, value in SIZES.items() if key != "num_key_value_heads"}),
+           "gptj": lambda: transformers.GPTJConfig(vocab_size=V, n_positions=64, n_embd=D, n_layer=LAYERS,
+                                                   n_head=HEADS, rotary_dim=4),
+           "gpt_neo": lambda: transformers.GPTNeoConfig(
+               vocab_size=V, max_position_embeddings=64, hidden_size=D, num_layers=LAYERS, num_heads=HEADS,
+               window_size=8, attention_types=[[["global", "local"], 1]])}
+EAGER = ("gptj", "gpt_neo")  # these have no other attention
 
 
 def random_model(architecture):
     torch.manual_seed(1)
-    model = transformers.AutoModelForCausalLM.from_config(CONFIGS[architecture](), attn_implementation="sdpa")
+    attention = "eager" if architecture in EAGER else "sdpa"
+    model = transformers.AutoModelForCausalLM.from_config(CONFIGS[architecture](), attn_implementation=attention)
     generator = torch.Generator().manual_seed(5)
     with torch.no_grad():
         for name, p in model.named_parameters():
@@ -200,7 +210,9 @@ def interfaces():
            (zeros(1, 4, dtype=ids), torch.arange(4, dtype=ids)[None], zeros(1, 1, 4, CONTEXT),
             *(zeros(1, KV, CONTEXT, HEAD) for _ in layers)),
            None, [f"present_{n}" for n in layers], ct.target.iOS16, half)
-    yield "layer_norm", "gpt2", Whole, *whole, None, [], ct.target.iOS16, half
+    for name, architecture in (("layer_norm", "gpt2"), ("joint", "gpt_neox"), ("looked_up", "gptj"),
+                               ("buffered", "gpt_neo")):
+        yield name, architecture, Whole, *whole, None, [], ct.target.iOS16, half
 
 
 def main(out, only):

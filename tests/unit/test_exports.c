@@ -28,6 +28,9 @@ exports[] = {
     {"kept", true, "input      update_mask: 1 where the call writes"},                 /* of a fixed size, by mask */
     {"scattered", true, "output     present_value_1: the next call's past_value_1"}, /* caches of each layer, 4 rows */
     {"layer_norm", true, "positions  tables of learned rows, 256 rows"},             /* GPT-2 */
+    {"joint", true, "weights    0 matrices encoded, 14 dense"},       /* GPT-NeoX: Q, K, V of each head side by side */
+    {"looked_up", true, "positions  tables of cos and sin, 64 rows"}, /* GPT-J: gather along an axis, pairs */
+    {"buffered", true, "positions  tables of learned rows, 64 rows"}, /* GPT-Neo: masks cut from buffers, windows */
 };
 
 struct golden {
