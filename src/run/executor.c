@@ -413,9 +413,9 @@ static void report_values(const struct teg_pass *p, const struct teg_stage *stag
 {
     for (uint32_t i = 0; i < stage->n_steps; i++) {
         const struct teg_step *const s = &p->plan->steps[stage->first_step + i];
-        if (s->name && s->out.stride == s->out.width)
-            p->on_value(p->on_value_ctx, s->name, p->chunk_row + p->row0, p->n_rows, s->out.width,
-                        row_of(p, &s->out, p->row0));
+        for (size_t row = 0; s->name && row < p->n_rows; row++)
+            p->on_value(p->on_value_ctx, s->name, p->chunk_row + p->row0 + row, 1, s->out.width,
+                        row_of(p, &s->out, p->row0 + row));
     }
 }
 
