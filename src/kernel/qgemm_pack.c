@@ -38,7 +38,10 @@ size_t teg_qgemm_packed_bytes(enum teg_dtype dtype, size_t n, size_t k)
     return panels * blocks * block_bytes(type);
 }
 
-/* ---- codes of one block in order of k, a byte each ---- */
+/* ---- codes of one block in order of k, a byte each ----
+ *
+ * Every loop has constant bounds and shifts, which is what a compiler makes vectors of: reading codes is most of the
+ * time from start to first token. */
 
 static void nibbles(const uint8_t *src, uint8_t *q)
 {
@@ -51,8 +54,10 @@ static void nibbles(const uint8_t *src, uint8_t *q)
 /* Bit i of the word is the fifth bit of code i. */
 static void add_fifth(const uint8_t *src, uint8_t *q)
 {
-    for (size_t i = 0; i < 32; i++)
-        q[i] = (uint8_t)(q[i] | (src[i / 8] >> (i % 8) & 1) << 4);
+    static const uint8_t masks[8] = {1, 2, 4, 8, 16, 32, 64, 128};
+    for (size_t byte = 0; byte < 4; byte++)
+        for (size_t i = 0; i < 8; i++)
+            q[8 * byte + i] = (uint8_t)(q[8 * byte + i] | ((src[byte] & masks[i]) != 0) << 4);
 }
 
 static void codes_q4_0(const uint8_t *b, uint8_t *q)
@@ -97,8 +102,32 @@ static void codes_iq4_xs(const uint8_t *b, uint8_t *q)
 /* Two runs of 32 in each 32 bytes. */
 static void nibbles_k(const uint8_t *src, uint8_t *q)
 {
-    for (size_t i = 0; i < 256; i++)
-        q[i] = src[i / 64 * 32 + i % 32] >> (i / 32 % 2 * 4) & 15;
+    for (size_t j = 0; j < 4; j++, src += 32, q += 64)
+        for (size_t i = 0; i < 32; i++) {
+            q[i] = src[i] & 15;
+            q[i + 32] = src[i] >> 4;
+        }
+}
+
+/* Bit `shift` of 32 bytes to bit `to` of 32 codes; the same for the two bits from `shift` on. */
+static inline void add_bit(const uint8_t *src, uint8_t *q, const int shift, const int to)
+{
+    for (size_t i = 0; i < 32; i++)
+        q[i] = (uint8_t)(q[i] | (src[i] >> shift & 1) << to);
+}
+
+static inline void add_pair(const uint8_t *src, uint8_t *q, const int shift, const int to)
+{
+    for (size_t i = 0; i < 32; i++)
+        q[i] = (uint8_t)(q[i] | (src[i] >> shift & 3) << to);
+}
+
+/* Bit j of each byte is of code 32 j + its place. */
+static void add_bits_k(const uint8_t *src, uint8_t *q, const int to)
+{
+#pragma GCC unroll 8
+    for (int j = 0; j < 8; j++)
+        add_bit(src, q + 32 * j, j, to);
 }
 
 static void codes_q4_k(const uint8_t *b, uint8_t *q)
@@ -109,23 +138,33 @@ static void codes_q4_k(const uint8_t *b, uint8_t *q)
 static void codes_q5_k(const uint8_t *b, uint8_t *q)
 {
     nibbles_k(b + 48, q);
-    for (size_t i = 0; i < 256; i++)
-        q[i] = (uint8_t)(q[i] | (b[16 + i % 32] >> (i / 32) & 1) << 4);
+    add_bits_k(b + 16, q, 4);
 }
 
+/* In each half of a block: four runs of 32, two in the low and two in the high nibbles of 64 bytes; the upper two bits
+ * of all four in 32 bytes. */
 static void codes_q6_k(const uint8_t *b, uint8_t *q)
 {
-    for (size_t i = 0; i < 256; i++) {
-        const size_t half = i / 128, run = i % 128 / 32;
-        const int low = b[half * 64 + run % 2 * 32 + i % 32] >> (run / 2 * 4) & 15;
-        q[i] = (uint8_t)(low | (b[128 + half * 32 + i % 32] >> (run * 2) & 3) << 4);
+    for (size_t half = 0; half < 2; half++, q += 128) {
+        const uint8_t *const low = b + 64 * half, *const high = b + 128 + 32 * half;
+        for (size_t i = 0; i < 64; i++) {
+            q[i] = low[i] & 15;
+            q[i + 64] = low[i] >> 4;
+        }
+#pragma GCC unroll 4
+        for (int run = 0; run < 4; run++)
+            add_pair(high, q + 32 * run, 2 * run, 4);
     }
 }
 
+/* Four runs of 32 in each 32 bytes. */
 static void pairs_k(const uint8_t *src, uint8_t *q)
 {
-    for (size_t i = 0; i < 256; i++)
-        q[i] = src[i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2) & 3;
+    memset(q, 0, 256);
+    for (size_t half = 0; half < 2; half++, src += 32, q += 128)
+#pragma GCC unroll 4
+        for (int run = 0; run < 4; run++)
+            add_pair(src, q + 32 * run, 2 * run, 0);
 }
 
 static void codes_q2_k(const uint8_t *b, uint8_t *q)
@@ -136,8 +175,7 @@ static void codes_q2_k(const uint8_t *b, uint8_t *q)
 static void codes_q3_k(const uint8_t *b, uint8_t *q)
 {
     pairs_k(b + 32, q);
-    for (size_t i = 0; i < 256; i++)
-        q[i] = (uint8_t)(q[i] | (b[i % 32] >> (i / 32) & 1) << 2);
+    add_bits_k(b, q, 2);
 }
 
 static void (*const read_codes[TEG_DTYPE_COUNT])(const uint8_t *block, uint8_t *q) = {
