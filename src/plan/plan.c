@@ -219,8 +219,8 @@ static void quantized_input(struct planner *p, struct teg_step *linear, teg_valu
     const struct teg_step l = *linear;
     *linear = (struct teg_step){.kind = TEG_STEP_QUANTIZE, .op = l.op, .gemm = l.gemm, .k = k, .terms = terms};
     linear->a = operand(p, x);
-    linear->out = (struct teg_operand){
-        .used = true, .offset = add_buffer(p, stride), .stride = stride, .width = (uint32_t)width};
+    linear->out =
+        (struct teg_operand){.used = true, .offset = add_buffer(p, stride), .stride = stride, .width = (uint32_t)width};
     p->quantized[x] = p->plan->n_steps;
     struct teg_step *const s = &p->plan->steps[p->plan->n_steps++];
     *s = l;
@@ -432,8 +432,8 @@ static bool plan_glu(struct planner *p, uint32_t i)
         gate->k != up->k || !quantized_for_all(p, i))
         return false;
     const uint32_t stride = row_stride(teg_qgemm_row_bytes(width) / sizeof(float));
-    up->out = (struct teg_operand){
-        .used = true, .offset = add_buffer(p, stride), .stride = stride, .width = (uint32_t)width};
+    up->out =
+        (struct teg_operand){.used = true, .offset = add_buffer(p, stride), .stride = stride, .width = (uint32_t)width};
     up->glu = gate->is_gate = true;
     up->activation = op->attr.activation;
     gate->a.used = gate->out.used = false;
