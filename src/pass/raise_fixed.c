@@ -42,13 +42,14 @@ static bool find_pattern(const float *values, size_t rows, size_t slots, struct 
     return true;
 }
 
-/* The last two dimensions of a constant, all others being 1. */
-static bool is_matrix(const struct teg_mil_type *type, size_t *rows, size_t *columns)
+/* The last two dimensions of a constant; the others are copies, one for each head. */
+static bool is_matrix(const struct teg_mil_type *type, size_t *copies, size_t *rows, size_t *columns)
 {
+    *copies = 1;
     if (type->kind != TEG_MIL_TENSOR || type->rank < 2 || type->rank > MOST_RANK || type->dtype == TEG_MIL_STRING)
         return false;
     for (int32_t d = 0; d < type->rank; d++)
-        if (type->dims[d] < 1 || (d + 2 < type->rank && type->dims[d] != 1))
+        if (type->dims[d] < 1 || (d + 2 < type->rank && !teg_mul(*copies, (size_t)type->dims[d], copies)))
             return false;
     *rows = (size_t)type->dims[type->rank - 2];
     *columns = (size_t)type->dims[type->rank - 1];
@@ -57,14 +58,16 @@ static bool is_matrix(const struct teg_mil_type *type, size_t *rows, size_t *col
 
 static bool read_pattern(struct raiser *r, teg_mil_var_id var, struct pattern *p)
 {
-    size_t rows, slots, n;
+    size_t copies, rows, slots, n;
     const char *why = NULL;
-    if (!is_matrix(&r->program->vars[var].type, &rows, &slots))
+    if (!is_matrix(&r->program->vars[var].type, &copies, &rows, &slots))
         return false;
     const struct teg_arena saved = r->scratch; /* a matrix of the whole context lives only as long as this */
     teg_arena_init(&r->scratch, saved.allocator);
     const float *const values = teg_raise_floats(r, var, &n, &why);
-    const bool good = values && n == rows * slots && find_pattern(values, rows, slots, p);
+    bool good = values && n % copies == 0 && n / copies == rows * slots && find_pattern(values, rows, slots, p);
+    for (size_t i = 1; good && i < copies; i++)
+        good = memcmp(values, values + i * rows * slots, rows * slots * sizeof *values) == 0;
     teg_arena_free(&r->scratch);
     r->scratch = saved;
     return good;
@@ -93,12 +96,12 @@ static bool set_mask(struct raiser *r, struct meaning *m, const struct pattern *
 
 bool teg_raise_constant_mask(struct raiser *r, const struct meaning *x, struct meaning *mask)
 {
-    size_t rows, slots;
+    size_t copies, rows, slots;
     struct pattern p;
     if (x->kind != CONSTANT || !r->is_whole || !teg_amount_fixed(r->tokens))
         return false;
     const struct teg_mil_type *const type = &r->program->vars[x->var].type;
-    return is_matrix(type, &rows, &slots) && rows == slots && (int64_t)rows == r->tokens.n &&
+    return is_matrix(type, &copies, &rows, &slots) && rows == slots && (int64_t)rows == r->tokens.n &&
            read_pattern(r, x->var, &p) && set_mask(r, mask, &p, type->rank, r->tokens);
 }
 

@@ -405,6 +405,9 @@ bool teg_raise_join_rotation(struct raiser *r, struct meaning *m, const struct m
                              const struct meaning *second, uint32_t axis);
 /* An input of cosines or sines. */
 void teg_raise_wave_input(struct raiser *r, struct meaning *m, const struct teg_mil_type *type, bool is_cos);
+/* gather of a slice of rows. False: it is none. */
+bool teg_raise_gather_slice(struct raiser *r, struct meaning *m, const struct meaning *x, const struct meaning *indices,
+                            int64_t axis);
 /* A part of a constant. False: it has no dimensions to cut. */
 bool teg_raise_slice_constant(struct raiser *r, struct meaning *m, const struct meaning *x);
 bool teg_raise_slice_rows_of_mask(struct raiser *r, struct meaning *m, const struct meaning *x);

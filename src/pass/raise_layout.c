@@ -321,7 +321,7 @@ static void rule_gather(struct raiser *r, struct meaning *m)
     struct view positions;
     if (teg_raise_arg(r, "axis"))
         (void)teg_raise_numbers(r, "axis", &axis, 1, &n);
-    if (gather_ints(r, m, x, indices))
+    if (gather_ints(r, m, x, indices) || teg_raise_gather_slice(r, m, x, indices, axis))
         return;
     const bool has_rows = x->kind == CONSTANT || (x->kind == FIRST_ROWS && indices->kind != TOKENS);
     if (!has_rows) {

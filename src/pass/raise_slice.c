@@ -184,6 +184,33 @@ static void pick(struct raiser *r, struct meaning *m, const struct meaning *x, u
         (void)teg_raise_pick(r, m);
 }
 
+/* Elements with consecutive numbers of one dimension: a slice. */
+bool teg_raise_gather_slice(struct raiser *r, struct meaning *m, const struct meaning *x, const struct meaning *indices,
+                            int64_t axis)
+{
+    const struct amount *at;
+    struct amount size;
+    uint32_t n;
+    axis = axis < 0 ? axis + x->view.rank : axis;
+    if (x->kind != ROWS || axis < 0 || axis >= x->view.rank || indices->kind != CONSTANT ||
+        r->program->vars[indices->var].type.rank > 1 || !teg_raise_ints(r, indices, &at, &n) || n == 0 ||
+        !teg_view_size(&x->view, (uint32_t)axis, &size) || !teg_amount_fixed(size))
+        return false;
+    const int64_t first = at[0].n < 0 ? at[0].n + size.n : at[0].n;
+    for (uint32_t i = 0; i < n; i++)
+        if (!teg_amount_fixed(at[i]) || (at[i].n < 0 ? at[i].n + size.n : at[i].n) != first + i)
+            return false;
+    *m = *x;
+    if (!cut(r, m, (uint32_t)axis, teg_amount(first), teg_amount(first + n), 1)) {
+        teg_raise_no(r, m, "expected columns that follow one another, found others");
+        return true;
+    }
+    pick(r, m, x, (uint32_t)axis, false);
+    if (m->kind == ROWS && r->program->vars[indices->var].type.rank == 0 && !teg_view_remove(&m->view, (uint32_t)axis))
+        teg_raise_no(r, m, "expected a dimension of one to drop, found more");
+    return true;
+}
+
 static void slice_view(struct raiser *r, struct meaning *m, const struct meaning *x)
 {
     struct amount begin[TEG_MIL_MAX_RANK], end[TEG_MIL_MAX_RANK], sizes[TEG_MIL_MAX_RANK];
