@@ -267,7 +267,8 @@ static int run_window(struct job *j, size_t at, size_t end, size_t block_rows)
 static size_t rows_of_block(const struct job *j)
 {
     const size_t row = (size_t)teg_model_info(j->models[0])->vocab_tokens * sizeof(float);
-    const size_t most = j->c.values ? 64 : (size_t)j->args->session.chunk;
+    const size_t chunk = j->args->session.chunk ? (size_t)j->args->session.chunk : 256; /* 0: the session chooses */
+    const size_t most = j->c.values ? 64 : chunk;
     const size_t fitting = ((size_t)1 << 28) / (row ? row : 1);
     const size_t n = fitting < most ? fitting : most;
     return n ? n : 1;

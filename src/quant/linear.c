@@ -152,7 +152,8 @@ static void try_scale(const struct encoding *e, size_t begin, size_t n, float sc
 }
 
 /* Clipping points as a share of the largest value's scale. With four bits it pays to cut off or to leave room; with
- * eight there is little to win. `near` is for a scale that is good already. */
+ * eight there is little to win: there `near` is for the offsets beside the first, from a scale that is good already.
+ * With four each offset gets the whole ladder: 1 % less error and 6 % less divergence for half of the time again. */
 struct ladder {
     size_t n;
     float steps[13];
@@ -243,8 +244,9 @@ static void encode_integer_offset(const struct encoding *e, size_t group, size_t
         static const float shifts[] = {0, -1, 1};
         const float o = clamp(middle + shifts[i], codes.low, codes.high);
         const struct range r = {codes.low - o, codes.high - o};
-        const struct ladder *const ladder = i ? &near : rule->bits == 4 ? &offsets : &few;
-        const struct choice at = search_scale(e, begin, n, ladder, i ? best.scale : scale, 0, r);
+        const struct choice at = rule->bits == 4
+                                     ? search_scale(e, begin, n, &offsets, scale, 0, r)
+                                     : search_scale(e, begin, n, i ? &near : &few, i ? best.scale : scale, 0, r);
         if (at.gain > best.gain) {
             best = at;
             offset = o;
