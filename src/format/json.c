@@ -1,12 +1,14 @@
 /* format/json.c: see json.h. Every number keeps its kind: jansson reads 64-bit integers as integers and everything with
- * a point or exponent as double; an integer beyond 64 bits is its error and becomes ours. Objects and mixed arrays
- * stay JSON text, because what they mean is the business of the module that asks for them.
+ * a point or exponent as double. An integer beyond 64 bits, which it refuses, becomes a double: transformers writes
+ * 10^30 for a length without limit. Objects and mixed arrays stay JSON text, because what they mean is the business of
+ * the module that asks for them.
  *
  * jansson takes its memory from malloc. A quick look at the text beforehand bounds its recursion and its memory. */
 #include "format/json.h"
 
 #include <string.h>
 
+#include "base/text.h"
 #include "format/impl.h"
 
 enum { MAX_DEPTH = 64, ALWAYS_VALUES = 1 << 16, BYTES_PER_VALUE = 8 };
@@ -44,13 +46,61 @@ static enum teg_status refuse_structure(struct teg_span text, const char *what, 
     return TEG_OK;
 }
 
+enum { SAFE_DIGITS = 18 }; /* of an integer that surely fits 64 bits */
+
+/* Bytes of the number that begins here, 0 where none does. */
+static size_t number_bytes(const uint8_t *p, size_t n_bytes, bool *is_integer)
+{
+    size_t n = 0;
+    *is_integer = true;
+    if (*p != '-' && (*p < '0' || *p > '9'))
+        return 0;
+    for (n = 1; n < n_bytes && ((p[n] >= '0' && p[n] <= '9') || (p[n] && strchr(".eE+-", p[n]))); n++)
+        *is_integer = *is_integer && p[n] >= '0' && p[n] <= '9';
+    return n;
+}
+
+/* The text with an exponent of 0 behind each integer that may not fit. */
+static void spell_as_reals(struct teg_span text, struct teg_buf *out)
+{
+    const char *const bytes = (const char *)text.bytes;
+    bool in_string = false, is_integer = false;
+    for (size_t i = 0, n; i < text.n_bytes; i += n) {
+        n = in_string ? 0 : number_bytes(text.bytes + i, text.n_bytes - i, &is_integer);
+        if (n > SAFE_DIGITS && is_integer) {
+            teg_buf_append(out, bytes + i, n);
+            teg_buf_puts(out, "e0");
+            continue;
+        }
+        n = n ? n : in_string && bytes[i] == '\\' && i + 1 < text.n_bytes ? 2 : 1;
+        in_string ^= bytes[i] == '"';
+        teg_buf_append(out, bytes + i, n);
+    }
+}
+
+/* As json_loadb, integers beyond 64 bits as reals. */
+static json_t *load(struct teg_span text, json_error_t *error)
+{
+    const char *const bytes = text.n_bytes ? (const char *)text.bytes : "";
+    json_t *root = json_loadb(bytes, text.n_bytes, JSON_REJECT_DUPLICATES, error);
+    if (root || json_error_code(error) != json_error_numeric_overflow)
+        return root;
+    struct teg_buf spelled = {0};
+    spell_as_reals(text, &spelled);
+    if (spelled.failed)
+        error->text[0] = '\0'; /* as where memory fails within jansson */
+    else
+        root = json_loadb(spelled.bytes, spelled.n_bytes, JSON_REJECT_DUPLICATES, error);
+    teg_buf_free(&spelled);
+    return root;
+}
+
 enum teg_status teg_json_object(struct teg_span text, const char *what, const char *path, uint64_t offset,
                                 json_t **object, struct teg_error *err)
 {
     TRY(refuse_structure(text, what, path, offset, err));
     json_error_t error = {0};
-    json_t *const root =
-        json_loadb(text.n_bytes ? (const char *)text.bytes : "", text.n_bytes, JSON_REJECT_DUPLICATES, &error);
+    json_t *const root = load(text, &error);
     if (!root) {
         /* jansson leaves the text empty when malloc fails under it. */
         if (json_error_code(&error) == json_error_out_of_memory || !error.text[0])

@@ -192,7 +192,7 @@ static const struct bad_key bad_config[] = {
      "experts, which is not supported; use a dense model of the family"},
     {"{\"quantization_config\":{\"bits\":4}}", NULL, TEG_ERR_UNSUPPORTED,
      "cannot run model: fake: key quantization_config: expected a dense model with plain weights, found weights that "
-     "another library quantized (GPTQ, AWQ, bitsandbytes, FP8); use the original weights or a GGUF file"},
+     "another library quantized (GPTQ, AWQ, bitsandbytes, FP8, MLX); use the original weights or a GGUF file"},
     {"{\"sliding_window_pattern\":\"LGL\"}", NULL, TEG_ERR_FORMAT,
      "cannot read model: fake: key sliding_window_pattern: expected a period such as LLLG, found another "
      "text" TYPE_TAIL},

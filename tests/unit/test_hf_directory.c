@@ -19,6 +19,9 @@ static const char config[] = "{\"model_type\":\"llama\",\"hidden_size\":576,\"bi
                              "\"tie\":true,\"untie\":false,\"nothing\":null,\"architectures\":[\"A\",\"B\\u00e9\"],"
                              "\"ints\":[1,-2],\"mixed_numbers\":[1,2.5],\"flags\":[true,false],\"empty\":[],"
                              "\"rope_scaling\":{\"factor\":8.0,\"type\":\"llama3\"},\"mixed\":[1,\"x\",null]}";
+/* What transformers writes for a length without limit, and its like; text that looks like it stays text. */
+static const char unlimited[] = "{\"model_type\":\"llama\",\"most\":1000000000000000019884624838656,\"n\":7,"
+                                "\"least\":-99999999999999999999,\"text\":\"\\\"99999999999999999999,\"}";
 
 static struct temp_dir make_directory(void)
 {
@@ -67,6 +70,21 @@ static void check_config(const struct teg_source *s)
     assert_true(meta_of(s, "generation_config.temperature", TEG_META_FLOAT, "float", 1)->real == 0.6);
     assert_int_equal(s->n_metas, 16);
     assert_string_equal(s->metas[0].key, "model_type"); /* the file's order */
+}
+
+static void test_integers_beyond_64_bits(void **state)
+{
+    (void)state;
+    const struct temp_dir d = make_directory();
+    temp_write_text(&d, "config.json", unlimited);
+    struct teg_source *s = NULL;
+    assert_int_equal(teg_source_open(d.path, true, NULL, &s, NULL), TEG_OK);
+    assert_true(meta_of(s, "most", TEG_META_FLOAT, "float", 1)->real == 1e30);
+    assert_true(meta_of(s, "least", TEG_META_FLOAT, "float", 1)->real == -1e20);
+    assert_int_equal(meta_of(s, "n", TEG_META_INT, "int", 1)->integer, 7);
+    assert_string_is(meta_of(s, "text", TEG_META_STRING, "string", 1)->string, "\"99999999999999999999,");
+    teg_source_free(s);
+    temp_dir_remove(&d);
 }
 
 static void test_good_directory(void **state)
@@ -347,15 +365,11 @@ static void test_every_allocation(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_good_directory),
-        cmocka_unit_test(test_bad_directories),
-        cmocka_unit_test(test_large_config),
-        cmocka_unit_test(test_core_ml),
-        cmocka_unit_test(test_shards),
-        cmocka_unit_test(test_bad_shards),
-        cmocka_unit_test(test_tensor_in_two_shards),
-        cmocka_unit_test(test_many_shards),
-        cmocka_unit_test(test_every_allocation),
+        cmocka_unit_test(test_good_directory),  cmocka_unit_test(test_integers_beyond_64_bits),
+        cmocka_unit_test(test_bad_directories), cmocka_unit_test(test_large_config),
+        cmocka_unit_test(test_core_ml),         cmocka_unit_test(test_shards),
+        cmocka_unit_test(test_bad_shards),      cmocka_unit_test(test_tensor_in_two_shards),
+        cmocka_unit_test(test_many_shards),     cmocka_unit_test(test_every_allocation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
