@@ -212,7 +212,8 @@ static enum teg_status open_graph(struct teg_model *model, const char *path, con
 {
     if (!model->program)
         TRY(teg_build(model->source, &model->arena, &model->graph, &model->hparams, err));
-    const struct teg_plan_options options = {.fast = wants_fast(model, o->mode)};
+    const struct teg_plan_options options = {.fast = wants_fast(model, o->mode),
+                                             .rounds_floats = o->mode == TEG_MODE_FAST};
     struct teg_pack_hooks hooks = {
         .release = release_pages, .progress = o->progress, .progress_ctx = o->progress_ctx, .total_bytes = total_bytes};
     struct teg_pack_cache cache;

@@ -85,8 +85,11 @@ struct teg_qgemm {
     void (*run)(const struct teg_qgemm_args *args);
 };
 
-/* Whether weights of this type and row length can be packed. */
+/* Whether weights of this type and row length can be packed as they are. */
 bool teg_qgemm_accepts(enum teg_dtype dtype, size_t k);
+/* Whether packing rounds them: f32, f16 and bf16 become what Q8_0 would hold. A group of 32 with NaN or infinity in it
+ * makes its column NaN, as does one with a value beyond 127 · 65504. */
+bool teg_qgemm_rounds(enum teg_dtype dtype, size_t k);
 /* The best record for this CPU; always one. */
 const struct teg_qgemm *teg_qgemm_select(const struct teg_cpu *cpu);
 /* The record of one instruction set (tests); NULL where this CPU or build cannot run it. */

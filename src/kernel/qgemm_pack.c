@@ -2,8 +2,10 @@
  *
  * Two steps for each block: its codes become one byte each, in order of k; its scales go into the header as they are
  * stored. Then a table says how bytes are gathered into planes. Nothing is rounded, so packed weights mean exactly what
- * dtype/ decodes. One portable implementation: packing is done once a model and is bound by memory, not by arithmetic.
- * Columns past N are zero codes under zero scales; their sums are computed and not stored. */
+ * dtype/ decodes; only rows of floats, for whom it asks, are made blocks of Q8_0 first. One portable implementation:
+ * packing is done once a model and is bound by memory, not by arithmetic. Columns past N are zero codes under zero
+ * scales; their sums are computed and not stored. */
+#include <math.h>
 #include <string.h>
 
 #include "kernel/qgemm_layout.h"
@@ -20,6 +22,13 @@ static const struct gemm_type types[TEG_DTYPE_COUNT] = {
 #undef X
 };
 
+/* What rows of this type are packed as. */
+static enum teg_dtype packed_type(enum teg_dtype dtype)
+{
+    const bool is_float = dtype == TEG_DTYPE_F32 || dtype == TEG_DTYPE_F16 || dtype == TEG_DTYPE_BF16;
+    return is_float ? TEG_DTYPE_Q8_0 : dtype;
+}
+
 static size_t block_bytes(const struct gemm_type *type)
 {
     return HEADER_BYTES(type->header) + type->groups * CODE_BYTES(type->codes);
@@ -31,9 +40,14 @@ bool teg_qgemm_accepts(enum teg_dtype dtype, size_t k)
     return groups > 0 && k > 0 && k % (groups * TEG_QGEMM_GROUP) == 0;
 }
 
+bool teg_qgemm_rounds(enum teg_dtype dtype, size_t k)
+{
+    return packed_type(dtype) != dtype && k > 0 && k % TEG_QGEMM_GROUP == 0;
+}
+
 size_t teg_qgemm_packed_bytes(enum teg_dtype dtype, size_t n, size_t k)
 {
-    const struct gemm_type *const type = &types[dtype];
+    const struct gemm_type *const type = &types[packed_type(dtype)];
     const size_t panels = (n + COLUMNS - 1) / COLUMNS, blocks = k / TEG_QGEMM_GROUP / type->groups;
     return panels * blocks * block_bytes(type);
 }
@@ -326,6 +340,30 @@ void teg_qgemm_place(enum gemm_codes codes, uint8_t *dst, size_t c, const uint8_
     place_nibbles(dst, c, q);
 }
 
+/* Floats of one row, a group at a time: the scale is rounded to f16 first, codes are those that suit it. */
+static void round_row(enum teg_dtype dtype, const uint8_t *row, size_t k, size_t c, uint8_t *panel)
+{
+    const size_t bytes = block_bytes(&types[TEG_DTYPE_Q8_0]);
+    const size_t source_bytes = TEG_QGEMM_GROUP * teg_dtype_info(dtype)->block_bytes;
+    for (size_t i = 0; i < k; i += TEG_QGEMM_GROUP, row += source_bytes, panel += bytes) {
+        float x[TEG_QGEMM_GROUP], largest = 0, probe = 0;
+        uint8_t q[TEG_QGEMM_GROUP];
+        teg_dtype_decode(dtype, row, x, TEG_QGEMM_GROUP);
+        for (size_t j = 0; j < TEG_QGEMM_GROUP; j++) {
+            largest = fabsf(x[j]) > largest ? fabsf(x[j]) : largest;
+            probe += x[j] * 0;
+        }
+        const uint16_t half = teg_f32_to_f16(probe == 0 ? largest / 127 : NAN);
+        const float step = teg_f16_to_f32(half), inverse = step > 0 && step - step == 0 ? 1 / step : 0;
+        for (size_t j = 0; j < TEG_QGEMM_GROUP; j++) { /* to nearest, ties to even */
+            const float y = (probe == 0 ? x[j] * inverse : 0) + 12582912.0f - 12582912.0f;
+            q[j] = (uint8_t)(128 + (int)(y < -127 ? -127 : y > 127 ? 127 : y));
+        }
+        memcpy(panel + 2 * c, &half, sizeof half);
+        teg_qgemm_place(CODES_8, panel + HEADER_BYTES(HEADER_D), c, q);
+    }
+}
+
 /* Row by row within a panel: the file is read in order. */
 static void pack_row(enum teg_dtype dtype, const uint8_t *row, size_t k, size_t c, uint8_t *panel)
 {
@@ -350,6 +388,7 @@ void teg_qgemm_pack(enum teg_dtype dtype, const void *w, size_t w_row_bytes, siz
         if (columns < COLUMNS)
             memset(panel, 0, panel_bytes);
         for (size_t c = 0; c < columns; c++)
-            pack_row(dtype, (const uint8_t *)w + (n + c) * w_row_bytes, k, c, panel);
+            (packed_type(dtype) == dtype ? pack_row : round_row)(dtype, (const uint8_t *)w + (n + c) * w_row_bytes, k,
+                                                                 c, panel);
     }
 }

@@ -50,7 +50,9 @@ static void dump_step(const struct teg_graph *g, const struct teg_step *s, struc
         teg_buf_printf(out, " %s %s", weight_name(g, s),
                        s->encoding ? s->encoding->name : teg_dtype_info(s->weight_dtype)->name);
     if (s->kind == TEG_STEP_LINEAR)
-        teg_buf_printf(out, " by %s", s->gemm ? s->gemm->name : "linear_f32");
+        teg_buf_printf(out, "%s by %s",
+                       s->gemm && !s->encoding && teg_qgemm_rounds(s->weight_dtype, s->k) ? " in 8 bits" : "",
+                       s->gemm ? s->gemm->name : "linear_f32");
     if (s->terms > 1)
         teg_buf_printf(out, " in %u rows each", s->terms);
     if (s->is_gate)

@@ -34,6 +34,7 @@ struct planner {
     uint32_t n_buffers;
     const float *ones;
     size_t n_ones;
+    bool rounds_floats;
     uint32_t *quantized; /* [n_values]: 1 + number of the step that quantizes it, 0: none yet */
 };
 
@@ -234,6 +235,13 @@ static bool is_accepted(const struct teg_value *w, struct teg_qgemm_form *form)
     return w->encoding ? teg_qgemm_form_of(w->encoding, form) : teg_qgemm_accepts(w->dtype, teg_value_width(w));
 }
 
+/* This plan has the product with w made by them. */
+static bool is_integer(const struct planner *p, const struct teg_value *w, struct teg_qgemm_form *form)
+{
+    return p->plan->gemm && (is_accepted(w, form) ||
+                             (p->rounds_floats && !w->encoding && teg_qgemm_rounds(w->dtype, teg_value_width(w))));
+}
+
 static struct teg_step *product_step(struct planner *p, uint32_t i)
 {
     const struct teg_op *const op = &p->graph->ops[i];
@@ -241,7 +249,7 @@ static struct teg_step *product_step(struct planner *p, uint32_t i)
     s->k = teg_value_width(value_of(p, op->inputs[0]));
     s->a = operand(p, op->inputs[0]);
     set_weight(p, s, op->inputs[1]);
-    if (!p->plan->gemm || !is_accepted(value_of(p, op->inputs[1]), &s->form))
+    if (!is_integer(p, value_of(p, op->inputs[1]), &s->form))
         return s;
     s->gemm = p->plan->gemm;
     quantized_input(p, s, op->inputs[0], op->kind == TEG_OP_LM_HEAD ? 2 : 1);
@@ -412,7 +420,7 @@ static bool quantized_for_all(const struct planner *p, uint32_t glu)
             if (g->ops[i].inputs[k] != x)
                 continue;
             struct teg_qgemm_form form;
-            if (g->ops[i].kind != TEG_OP_LINEAR || k != 0 || !is_accepted(value_of(p, g->ops[i].inputs[1]), &form))
+            if (g->ops[i].kind != TEG_OP_LINEAR || k != 0 || !is_integer(p, value_of(p, g->ops[i].inputs[1]), &form))
                 return false;
             n++;
         }
@@ -610,6 +618,7 @@ enum teg_status teg_plan_new(const struct teg_graph *g, const struct teg_cpu *cp
     teg_kernels_select(cpu, &plan->kernels);
     teg_attend_select(cpu, &plan->kernels, &plan->attend);
     plan->gemm = options && options->fast ? teg_qgemm_select(cpu) : NULL;
+    p.rounds_floats = options && options->rounds_floats;
     plan->vocab = (uint32_t)teg_value_width(&g->values[g->logits]);
     plan->head_rows = head_rows(plan->vocab);
     for (uint32_t i = 0; i < g->n_ops; i++)

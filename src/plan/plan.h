@@ -130,7 +130,8 @@ struct teg_plan {
 };
 
 struct teg_plan_options {
-    bool fast; /* integer kernels for weights that they accept */
+    bool fast;          /* integer kernels for weights that they accept */
+    bool rounds_floats; /* and for f32, f16 and bf16, which are rounded to 8 bits */
 };
 
 /* Allocates in `arena`; weights stay where the graph's constants point. options NULL: exact. A fast plan cannot run

@@ -65,6 +65,19 @@ def invariance(tap, work, name, model, ids):
                bad.describe() if bad else "logits differ")
 
 
+def rounded(tap, work, name, model, ids):
+    """A directory of float weights, which fast mode rounds to 8 bits: near to exact mode, and not the same."""
+    invariance(tap, work, name, model, ids)
+    exact, auto, fast = (work.logits(model, ids, mode=mode) for mode in ("exact", "auto", "fast"))
+    bad = next((x for x in (exact, auto, fast) if isinstance(x, Result)), None)
+    if bad:
+        tap.ok(False, "%s: float weights in fast mode" % name, bad.describe())
+        return
+    kl = compare(exact, fast, ids)[1]
+    tap.ok(np.array_equal(exact, auto), "%s: float weights are exact unless fast mode is asked for" % name)
+    tap.ok(0 < kl < 1e-3, "%s: float weights in fast mode: mean KL %.2e" % (name, kl))
+
+
 def main():
     wanted = sys.argv[1:] or ["tiny", "smollm2", "gemma3"]
     tap = Tap()
@@ -73,6 +86,8 @@ def main():
             for file in sorted(os.listdir(TINY)):
                 if file.endswith(".gguf"):
                     invariance(tap, work, file, os.path.join(TINY, file), list(range(3, 40)))
+            for name in ("llama", "qwen3", "gemma3"):  # float weights: fast only where it is asked for
+                rounded(tap, work, name, os.path.join(TINY, name), list(range(3, 40)))
         for name in ("smollm2", "gemma3"):
             model = real_model(name) if name in wanted else None
             if name not in wanted:

@@ -373,10 +373,85 @@ static void test_glu(const struct teg_cpu *cpu, const struct teg_qgemm *gemm)
     tap_ok(poison, "%s glu: NaN stays in its row", gemm->name);
 }
 
+/* A block of Q8_0 as its definition says: the scale is the largest value over 127 as f16, codes to nearest. */
+static void put_q8_0(unsigned char *block, const float *x)
+{
+    float largest = 0;
+    for (size_t i = 0; i < 32; i++)
+        largest = fmaxf(largest, fabsf(x[i]));
+    const uint16_t half = teg_f32_to_f16(largest / 127);
+    memcpy(block, &half, sizeof half);
+    for (size_t i = 0; i < 32; i++) {
+        const float d = teg_f16_to_f32(half);
+        block[2 + i] = (unsigned char)(d > 0 ? lrintf(fminf(127, fmaxf(-127, x[i] * (1 / d)))) : 0);
+    }
+}
+
+/* Rows of floats are packed as the Q8_0 that they would be, whatever their type. */
+static void test_rounded(const struct teg_qgemm *gemm)
+{
+    static const enum teg_dtype types[] = {TEG_DTYPE_F32, TEG_DTYPE_F16, TEG_DTYPE_BF16};
+    enum { N = 40, K = 96 };
+    for (size_t d = 0; d < 3; d++) {
+        struct problem p = {.t = 7, .n = N, .k = K, .dtype = TEG_DTYPE_Q8_0, .terms = 1};
+        make_problem(&p, gemm, EDGE_END);
+        const size_t item = teg_dtype_info(types[d])->block_bytes;
+        unsigned char *const rows = guarded(N * K * item, EDGE_END);
+        for (size_t i = 0; i < N * K; i++) {
+            const float x = (i / K == 3 ? 1e-9f : i % K == 5 ? 40 : 1) * random_float();
+            const uint16_t half = teg_f32_to_f16(x);
+            uint32_t bits;
+            memcpy(&bits, &x, sizeof bits);
+            bits >>= 16;
+            memcpy(rows + i * item,
+                   types[d] == TEG_DTYPE_F32   ? (const void *)&x
+                   : types[d] == TEG_DTYPE_F16 ? (const void *)&half
+                                               : &bits,
+                   item);
+        }
+        for (size_t n = 0; n < N; n++)
+            for (size_t k = 0; k < K; k += 32) {
+                float x[32];
+                teg_dtype_decode(types[d], rows + (n * K + k) * item, x, 32);
+                put_q8_0(p.w + n * p.w_row_bytes + k / 32 * 34, x);
+            }
+        teg_qgemm_pack(TEG_DTYPE_Q8_0, p.w, p.w_row_bytes, 0, N, K, p.packed);
+        const size_t n_bytes = teg_qgemm_packed_bytes(types[d], N, K);
+        unsigned char *const packed = guarded(n_bytes, EDGE_END);
+        teg_qgemm_pack(types[d], rows, K * item, 0, N, K, packed);
+        tap_ok(n_bytes == teg_qgemm_packed_bytes(TEG_DTYPE_Q8_0, N, K) && memcmp(packed, p.packed, n_bytes) == 0,
+               "%s %s packed is Q8_0 packed", gemm->name, teg_dtype_info(types[d])->name);
+        gemm->run(&p.args);
+        float *const expected = malloc(p.y_floats * sizeof *expected);
+        memcpy(expected, p.y, p.y_floats * sizeof *expected);
+        p.args.w = packed;
+        p.args.w_dtype = types[d];
+        gemm->run(&p.args);
+        tap_ok(all_same_bits(p.y, expected, p.y_floats), "%s %s runs as Q8_0", gemm->name,
+               teg_dtype_info(types[d])->name);
+        const float damage[2] = {NAN, -INFINITY};
+        bool poison = types[d] == TEG_DTYPE_F32;
+        for (size_t i = 0; poison && i < 2; i++) {
+            memcpy(rows + (5 * K + 40) * item, &damage[i], item);
+            teg_qgemm_pack(types[d], rows, K * item, 0, N, K, packed);
+            gemm->run(&p.args);
+            for (size_t n = 0; n < N; n++)
+                poison &= isnan(p.y[n]) == (n == 5);
+        }
+        if (types[d] == TEG_DTYPE_F32)
+            tap_ok(poison, "%s a weight that is not finite makes its column NaN", gemm->name);
+        free(expected);
+        release_all();
+    }
+}
+
 static void test_sizes(void)
 {
     tap_ok(!teg_qgemm_accepts(TEG_DTYPE_F32, 256) && !teg_qgemm_accepts(TEG_DTYPE_F16, 256),
            "float weights stay floats");
+    tap_ok(teg_qgemm_rounds(TEG_DTYPE_BF16, 96) && !teg_qgemm_rounds(TEG_DTYPE_F16, 40) &&
+               !teg_qgemm_rounds(TEG_DTYPE_Q4_0, 32),
+           "or are rounded, in whole groups");
     tap_ok(teg_qgemm_accepts(TEG_DTYPE_Q4_0, 32) && !teg_qgemm_accepts(TEG_DTYPE_Q4_K, 32) &&
                !teg_qgemm_accepts(TEG_DTYPE_Q4_0, 0),
            "rows are whole blocks");
@@ -403,6 +478,7 @@ int main(void)
         test_special(gemm);
         test_glu(&cpu, gemm);
         test_types(&cpu, gemm);
+        test_rounded(gemm);
     }
     return tap_done();
 }

@@ -716,7 +716,8 @@ static struct gemm_weight gemm_weight_of(const void *panels, enum teg_dtype dtyp
                                          size_t k)
 {
     const size_t bytes = form ? teg_qgemm_form_bytes(form, COLUMNS, k) : teg_qgemm_packed_bytes(dtype, COLUMNS, k);
-    return (struct gemm_weight){.kind = form ? &form_kinds[form->kind] : &kinds[dtype],
+    const bool rounded = !form && !kinds[dtype].unpack; /* floats that were packed as Q8_0 */
+    return (struct gemm_weight){.kind = form ? &form_kinds[form->kind] : &kinds[rounded ? TEG_DTYPE_Q8_0 : dtype],
                                 .form = form,
                                 .panels = panels,
                                 .panel_bytes = bytes,
