@@ -22,8 +22,9 @@ const struct cli_choice cli_modes[] = {
 };
 
 const struct cli_choice cli_kv_types[] = {
-    {"f32", TEG_KV_F32, NULL}, {"f16", TEG_KV_F16, NULL}, {"bf16", TEG_KV_BF16, NULL}, {"i16", TEG_KV_I16, NULL},
-    {"i8", TEG_KV_I8, NULL},   {"q8", TEG_KV_Q8, NULL},   {"q4", TEG_KV_Q4, NULL},     {NULL, 0, NULL},
+    {"f32", TEG_KV_F32, NULL}, {"f16", TEG_KV_F16, NULL},     {"bf16", TEG_KV_BF16, NULL},
+    {"i16", TEG_KV_I16, NULL}, {"k16v8", TEG_KV_K16V8, NULL}, {"i8", TEG_KV_I8, NULL},
+    {"q8", TEG_KV_Q8, NULL},   {"q4", TEG_KV_Q4, NULL},       {NULL, 0, NULL},
 };
 
 const struct cli_choice cli_progress_choices[] = {

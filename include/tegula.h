@@ -253,14 +253,16 @@ TEG_API void teg_stream_free(struct teg_stream *stream);
 struct teg_session;
 
 enum teg_kv_type {
-    TEG_KV_AUTO = 0, /* f32 in exact mode; in fast mode i16 where the CPU multiplies it faster than floats, else f16 */
+    TEG_KV_AUTO =
+        0, /* f32 in exact mode; in fast mode k16v8 where the CPU multiplies it faster than floats, else f16 */
     TEG_KV_F32,
     TEG_KV_F16,
     TEG_KV_BF16,
-    TEG_KV_I16, /* 16-bit integers, one scale for each token and head: multiplied as integers */
-    TEG_KV_Q8,  /* 8 bits, scale and offset for each 32 components: 9 bits in all; i16 arithmetic */
-    TEG_KV_Q4,  /* 4 bits, the same: 5 bits in all */
-    TEG_KV_I8,  /* 8-bit integers, one scale for each token and head: 9 bits in all; multiplied as bytes */
+    TEG_KV_I16,   /* 16-bit integers, one scale for each token and head: multiplied as integers */
+    TEG_KV_Q8,    /* 8 bits, scale and offset for each 32 components: 9 bits in all; i16 arithmetic */
+    TEG_KV_Q4,    /* 4 bits, the same: 5 bits in all */
+    TEG_KV_I8,    /* 8-bit integers, one scale for each token and head: 9 bits in all; multiplied as bytes */
+    TEG_KV_K16V8, /* keys as in i16, values as in i8: 12 to 13 bits in all */
 };
 
 struct teg_session_options {

@@ -27,8 +27,8 @@ static const struct teg_attend_row *const rows[] = {
 enum { N_ROWS = sizeof rows / sizeof rows[0] };
 
 static const char *const type_names[TEG_KV_TYPES] = {
-    [TEG_KV_AUTO] = "auto", [TEG_KV_F32] = "f32", [TEG_KV_F16] = "f16", [TEG_KV_BF16] = "bf16",
-    [TEG_KV_I16] = "i16",   [TEG_KV_Q8] = "q8",   [TEG_KV_Q4] = "q4",   [TEG_KV_I8] = "i8",
+    [TEG_KV_AUTO] = "auto", [TEG_KV_F32] = "f32", [TEG_KV_F16] = "f16", [TEG_KV_BF16] = "bf16",   [TEG_KV_I16] = "i16",
+    [TEG_KV_Q8] = "q8",     [TEG_KV_Q4] = "q4",   [TEG_KV_I8] = "i8",   [TEG_KV_K16V8] = "k16v8",
 };
 
 /* CPUs on which the rows were timed by bench_kernels. */
@@ -61,10 +61,16 @@ size_t teg_kv_page_bytes(enum teg_kv_type type, size_t head_width)
 size_t teg_attend_scratch_floats(size_t head_width)
 {
     const size_t w = attend_round(head_width, ATTEND_BLOCK), n = TEG_ATTENTION_ROWS + 1, tokens = TEG_TILE_TOKENS;
-    const size_t words = tokens * w, bytes = n * w + 3 * (n + 15) + w + tokens; /* what only one of the two takes */
-    const size_t integers = n * (tokens + tokens / 2 + w + 16 + w / 2) + 5 * (n + 15) + (words > bytes ? words : bytes);
+    const size_t slots = n + 15, sums = slots + n * (16 + w), scores = n * (tokens + tokens / 2);
+    const size_t queries = n * w / 2, page = tokens * w, turned = n * w; /* page, turned: types have one or the other */
+    const size_t integers = 2 * sums + scores + queries + 7 * slots + tokens + w + (page > turned ? page : turned);
     const size_t floats = teg_attention_scratch_floats(head_width);
     return integers > floats ? integers : floats;
+}
+
+size_t teg_attend_state_floats(size_t head_width)
+{
+    return attend_round(head_width, ATTEND_BLOCK) + 32;
 }
 
 const struct teg_attend_row *teg_attend_row(const struct teg_cpu *cpu, enum teg_isa isa)
@@ -163,8 +169,9 @@ void teg_attend_select(const struct teg_cpu *cpu, const struct teg_kernels *kern
     const struct teg_attend_row *const row = choose(cpu, &table->fast, &table->choice);
     for (size_t i = 0; i < TEG_KV_TYPES; i++)
         table->of[i] = row->of[i];
-    table->of[TEG_KV_F32] = (struct teg_attend){"attention_f32", kernels->kv_append_f32, kernels->attention_f32};
-    table->of[TEG_KV_F16] = (struct teg_attend){"attention_f16", kernels->kv_append_f16, kernels->attention_f16};
-    table->of[TEG_KV_BF16] = (struct teg_attend){"attention_bf16", kernels->kv_append_bf16, kernels->attention_bf16};
+    table->of[TEG_KV_F32] = (struct teg_attend){"attention_f32", kernels->kv_append_f32, kernels->attention_f32, NULL};
+    table->of[TEG_KV_F16] = (struct teg_attend){"attention_f16", kernels->kv_append_f16, kernels->attention_f16, NULL};
+    table->of[TEG_KV_BF16] =
+        (struct teg_attend){"attention_bf16", kernels->kv_append_bf16, kernels->attention_bf16, NULL};
     table->isa = row->isa;
 }

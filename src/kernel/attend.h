@@ -33,13 +33,18 @@
 #include "kernel/kernels.h"
 #include "tegula.h"
 
-#define TEG_KV_TYPES 8 /* of enum teg_kv_type, AUTO included */
+#define TEG_KV_TYPES 9 /* of enum teg_kv_type, AUTO included */
 
 /* Pages are as in kernels.h: page_offset_bytes leads to the head's page, its layout is the type's own. */
 struct teg_attend {
     const char *name; /* "attend_i16_avx512vnni" */
     void (*append)(const struct teg_kv_append_args *args);
     void (*run)(const struct teg_attention_args *args);
+    /* The states of n_ranges ranges from args->range on, which run() left at states, states + range_stride, …, join
+     * args->state, in order: the state of all ranges before (not read where there are none). With the last range that
+     * the rows see, out is written instead; behind it, nothing. The bits are those of run() over all ranges. NULL: the
+     * type has no states. */
+    void (*join)(const struct teg_attention_args *args, const float *states, size_t n_ranges, size_t range_stride);
 };
 
 /* What one instruction set brings: a record for each integer type. */
@@ -72,5 +77,7 @@ bool teg_kv_ordered(enum teg_kv_type type);
 const char *teg_kv_type_name(enum teg_kv_type type);
 /* Scratch that any type may need, in floats. */
 size_t teg_attend_scratch_floats(size_t head_width);
+/* What a query row knows of the keys it has seen (sums and what they are relative to), in floats. */
+size_t teg_attend_state_floats(size_t head_width);
 
 #endif

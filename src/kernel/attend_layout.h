@@ -14,6 +14,7 @@
  *         k_first float [W16]             the reference: the turned key of the page's first token, not rounded
  *         A vector of a width that is a multiple of 16 is turned: blocks of the greatest power of two that divides the
  *         width, at most 512, are multiplied by a Hadamard matrix and divided by the block.
+ *   k16v8 k, k_scale as i16; v, v_scale as i8
  *   q8    k       uint8 [W32/2][64][2]    codes; integer = offset + step · code, |integer| <= 4095
  *         v       uint8 [64][W32]
  *         k_scale, v_scale as above
@@ -44,6 +45,17 @@ struct kv_block {
     int16_t offset, step;
 };
 
+/* Types whose keys, or values, are multiplied as bytes; the others' are int16, stored or expanded. */
+static inline bool attend_byte_keys(enum teg_kv_type type)
+{
+    return type == TEG_KV_I8;
+}
+
+static inline bool attend_byte_values(enum teg_kv_type type)
+{
+    return type == TEG_KV_I8 || type == TEG_KV_K16V8;
+}
+
 /* Where the parts of a page lie, in bytes. */
 struct attend_layout {
     size_t w2, w4, w16, w32, n_blocks;
@@ -62,10 +74,10 @@ static inline struct attend_layout attend_layout(enum teg_kv_type type, size_t h
                               .w4 = attend_round(head_width, 4),
                               .w16 = attend_round(head_width, 16),
                               .w32 = attend_round(head_width, ATTEND_BLOCK)};
-    const bool i16 = type == TEG_KV_I16, i8 = type == TEG_KV_I8, blocks = !i16 && !i8;
-    const size_t code_bits = type == TEG_KV_Q4 ? 4 : 8;
-    const size_t k_bytes = i16 ? l.w2 * tokens * 2 : i8 ? l.w4 * tokens : l.w32 * tokens * code_bits / 8;
-    const size_t v_bytes = i16 ? l.w16 * tokens * 2 : i8 ? l.w16 * tokens : l.w32 * tokens * code_bits / 8;
+    const bool blocks = type == TEG_KV_Q8 || type == TEG_KV_Q4;
+    const size_t codes = type == TEG_KV_Q4 ? l.w32 * tokens / 2 : l.w32 * tokens;
+    const size_t k_bytes = blocks ? codes : attend_byte_keys(type) ? l.w4 * tokens : l.w2 * tokens * 2;
+    const size_t v_bytes = blocks ? codes : attend_byte_values(type) ? l.w16 * tokens : l.w16 * tokens * 2;
     l.n_blocks = l.w32 / ATTEND_BLOCK;
     l.v = k_bytes;
     l.k_scale = l.v + v_bytes;
@@ -73,7 +85,7 @@ static inline struct attend_layout attend_layout(enum teg_kv_type type, size_t h
     l.k_block = l.v_scale + tokens * sizeof(float);
     l.v_block = l.k_block + (blocks ? l.n_blocks * tokens * sizeof(struct kv_block) : 0);
     l.k_first = l.v_block + (l.v_block - l.k_block);
-    l.n_bytes = l.k_first + (i8 ? l.w16 * sizeof(float) : 0);
+    l.n_bytes = l.k_first + (attend_byte_keys(type) ? l.w16 * sizeof(float) : 0);
     return l;
 }
 

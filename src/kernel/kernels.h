@@ -71,7 +71,14 @@ struct teg_attention_args {
     float scale, softcap;
     const float *sinks; /* [group] or NULL */
     float *scratch;     /* teg_attention_scratch_floats(head_width) floats, 64-byte aligned */
+    /* Not NULL (attend.h, types that have join): only keys of this range are looked at, and instead of out the rows'
+     * states are written: [T, state_stride], group members side by side. */
+    float *state;
+    size_t state_stride, range;
 };
+
+/* Keys of a range: sums over one know nothing of those of another, so ranges may be computed apart. */
+#define TEG_RANGE_TOKENS 1024
 
 /* Rows per call that the attention scratch is sized for: callers cut T so that n_tokens · group <= this (at least one
  * token is always allowed, for group up to it). */

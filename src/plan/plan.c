@@ -377,6 +377,7 @@ static void plan_attention(struct planner *p, uint32_t i, teg_value_id *states)
     set_output(p, s, op);
     const size_t scratch = teg_attend_scratch_floats(s->head_width);
     p->plan->worker_floats = teg_max(p->plan->worker_floats, scratch);
+    p->plan->state_floats = teg_max(p->plan->state_floats, s->n_heads * teg_attend_state_floats(s->head_width));
 }
 
 /* Ops whose step only names operands. */

@@ -119,6 +119,7 @@ struct teg_plan {
     size_t kv_block_bytes[TEG_KV_TYPES]; /* what they take */
     size_t row_floats;                   /* activations of one token, after placement */
     size_t worker_floats;                /* scratch of one worker */
+    size_t state_floats;                 /* states of attention for one token (kernel/attend.h) */
     uint32_t vocab, head_rows;           /* logits are made for up to head_rows rows at a time */
     struct teg_packed {                  /* weights in the layout of their kernel, one block of memory */
         const struct teg_allocator *allocator;

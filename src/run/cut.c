@@ -48,16 +48,23 @@ struct teg_linear_cut teg_cut_linear(size_t n, size_t n_rows, size_t n_threads)
     return best;
 }
 
-/* While there are too few slices for the threads, groups are cut too: reading a page twice costs less than waiting. */
-struct teg_attention_cut teg_cut_attention(size_t n_heads, size_t n_kv_heads, size_t n_rows, size_t n_threads)
+/* While there are too few slices for the threads, ranges of keys are slices, or else groups are cut: then a page is
+ * read twice, which costs less than waiting. */
+struct teg_attention_cut teg_cut_attention(size_t n_heads, size_t n_kv_heads, size_t n_rows, size_t n_ranges,
+                                           size_t n_threads)
 {
-    struct teg_attention_cut c = {.group = n_heads / n_kv_heads};
+    struct teg_attention_cut c = {.group = n_heads / n_kv_heads, .n_ranges = 1};
     c.group_part = teg_min(c.group, TEG_ATTENTION_ROWS);
     c.tokens = teg_max(1, TEG_ATTENTION_ROWS / c.group_part);
     c.n_blocks = divide_up(n_rows, c.tokens);
-    const size_t n_slices = c.n_blocks * n_kv_heads;
+    size_t n_slices = c.n_blocks * n_kv_heads;
+    if (n_threads > 1 && n_slices < 4 * n_threads)
+        c.n_ranges = teg_max(1, teg_min(n_ranges, TEG_CUT_STATES / n_rows));
+    n_slices *= c.n_ranges;
     if (n_threads > 1 && n_slices < 2 * n_threads)
         c.group_part = teg_max(1, c.group_part * n_slices / (2 * n_threads));
     c.n_parts = divide_up(c.group, c.group_part);
+    c.group_part = divide_up(c.group, c.n_parts);
+    c.n_units = c.n_blocks * n_kv_heads * c.n_parts;
     return c;
 }

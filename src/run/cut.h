@@ -12,10 +12,15 @@ struct teg_linear_cut {
 struct teg_linear_cut teg_cut_linear(size_t n, size_t n_rows, size_t n_threads);
 
 /* Attention: blocks of `tokens` tokens, so that tokens · group fills the kernel's rows; a group too wide for that in
- * parts. Slices are blocks, then KV heads, then parts. */
+ * parts. Units are blocks, then KV heads, then parts. Where n_ranges > 1, each unit is a slice for each of that many
+ * ranges of keys at a time. */
 struct teg_attention_cut {
-    size_t group, group_part, n_parts, tokens, n_blocks;
+    size_t group, group_part, n_parts, tokens, n_blocks, n_units, n_ranges;
 };
-struct teg_attention_cut teg_cut_attention(size_t n_heads, size_t n_kv_heads, size_t n_rows, size_t n_threads);
+/* n_ranges: of the keys that the rows see; 1 where they cannot be cut. */
+struct teg_attention_cut teg_cut_attention(size_t n_heads, size_t n_kv_heads, size_t n_rows, size_t n_ranges,
+                                           size_t n_threads);
+/* Rows times ranges at a time, at most: what memory there is for states. */
+#define TEG_CUT_STATES 16
 
 #endif

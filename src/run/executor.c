@@ -278,20 +278,36 @@ static void run_linear(const struct teg_pass *p, const struct teg_step *s, const
     p->plan->kernels.linear_f32(&args);
 }
 
-static struct teg_attention_cut cut_attention(const struct teg_pass *p, const struct teg_step *s)
+/* ---- attention ---- */
+
+/* The first and the last range of keys that the rows see. */
+static size_t first_range(const struct teg_pass *p, const struct teg_step *s)
 {
-    return teg_cut_attention(s->n_heads, s->n_kv_heads, p->n_rows, teg_pool_threads(p->pool));
+    const size_t position = p->first_position + p->row0;
+    return s->window && position >= s->window ? (position + 1 - s->window) / TEG_RANGE_TOKENS : 0;
 }
 
-static void run_attention(const struct teg_pass *p, const struct teg_step *s, size_t slice, float *scratch)
+static size_t last_range(const struct teg_pass *p)
 {
-    const struct teg_attention_cut c = cut_attention(p, s);
+    return (p->first_position + p->row0 + p->n_rows - 1) / TEG_RANGE_TOKENS;
+}
+
+static struct teg_attention_cut cut_attention(const struct teg_pass *p, const struct teg_step *s)
+{
+    const size_t n_ranges = p->plan->attend.of[p->kv_type].join ? last_range(p) - first_range(p, s) + 1 : 1;
+    return teg_cut_attention(s->n_heads, s->n_kv_heads, p->n_rows, n_ranges, teg_pool_threads(p->pool));
+}
+
+/* What the kernel needs of one unit of the cut. */
+static struct teg_attention_args attention_args(const struct teg_pass *p, const struct teg_step *s,
+                                                const struct teg_attention_cut *c, size_t unit, float *scratch)
+{
     /* The last tokens see the most keys: they go first. */
-    const size_t block = c.n_blocks - 1 - slice / (s->n_kv_heads * c.n_parts);
-    const size_t part = slice % c.n_parts, head = slice / c.n_parts % s->n_kv_heads;
-    const size_t row = p->row0 + block * c.tokens, member = part * c.group_part;
-    const size_t column = (head * c.group + member) * s->head_width;
-    const struct teg_attention_args args = {
+    const size_t block = c->n_blocks - 1 - unit / (s->n_kv_heads * c->n_parts);
+    const size_t part = unit % c->n_parts, head = unit / c->n_parts % s->n_kv_heads;
+    const size_t row = p->row0 + block * c->tokens, member = part * c->group_part;
+    const size_t column = (head * c->group + member) * s->head_width, state = teg_attend_state_floats(s->head_width);
+    return (struct teg_attention_args){
         .q = row_of(p, &s->a, row) + column,
         .q_stride = s->a.stride,
         .out = row_of(p, &s->out, row) + column,
@@ -299,17 +315,73 @@ static void run_attention(const struct teg_pass *p, const struct teg_step *s, si
         .pages = (const void *const *)p->blocks,
         .page_offset_bytes = page_offset(p, s, head),
         .first_position = p->first_position + row,
-        .n_tokens = teg_min(c.tokens, p->row0 + p->n_rows - row),
+        .n_tokens = teg_min(c->tokens, p->row0 + p->n_rows - row),
         .head_width = s->head_width,
-        .group = teg_min(c.group_part, c.group - member),
+        .group = teg_min(c->group_part, c->group - member),
         .window = s->window,
         .scale = s->scale,
         .softcap = s->softcap,
-        .sinks = s->weight ? (const float *)s->weight + head * c.group + member : NULL,
+        .sinks = s->weight ? (const float *)s->weight + head * c->group + member : NULL,
         .scratch = scratch,
+        .state_stride = s->n_heads * state,
+        .state = c->n_ranges == 1
+                     ? NULL
+                     : p->states + (row - p->row0) * s->n_heads * state + (head * c->group + member) * state,
     };
+}
+
+static void run_attention(const struct teg_pass *p, const struct teg_step *s, size_t unit, float *scratch)
+{
+    const struct teg_attention_cut c = cut_attention(p, s);
+    const struct teg_attention_args args = attention_args(p, s, &c, unit, scratch);
     p->plan->attend.of[p->kv_type].run(&args);
 }
+
+/* Ranges range … range + n_ranges - 1 of a step, by themselves and then together. States of all rows lie one set after
+ * the other: what the ranges before came to, then a set for each range. */
+struct range_job {
+    const struct teg_pass *pass;
+    const struct teg_step *step;
+    struct teg_attention_cut cut;
+    size_t range, n_ranges;
+    size_t set_floats;
+};
+
+static void run_range_slice(void *ctx, size_t slice, size_t worker)
+{
+    const struct range_job *const job = ctx;
+    const struct teg_pass *const p = job->pass;
+    const size_t range = slice % job->n_ranges;
+    struct teg_attention_args args =
+        attention_args(p, job->step, &job->cut, slice / job->n_ranges, p->scratch + worker * p->scratch_stride);
+    args.state += (1 + range) * job->set_floats;
+    args.range = job->range + range;
+    p->plan->attend.of[p->kv_type].run(&args);
+}
+
+static void join_slice(void *ctx, size_t slice, size_t worker)
+{
+    const struct range_job *const job = ctx;
+    const struct teg_pass *const p = job->pass;
+    struct teg_attention_args args =
+        attention_args(p, job->step, &job->cut, slice, p->scratch + worker * p->scratch_stride);
+    args.range = job->range;
+    p->plan->attend.of[p->kv_type].join(&args, args.state + job->set_floats, job->n_ranges, job->set_floats);
+}
+
+static void run_ranges(const struct teg_pass *p, const struct teg_step *s, const struct teg_attention_cut *c)
+{
+    const size_t last = last_range(p);
+    struct range_job job = {
+        .pass = p, .step = s, .cut = *c, .set_floats = p->n_rows * s->n_heads * teg_attend_state_floats(s->head_width)};
+    for (job.range = first_range(p, s); job.range <= last; job.range += job.n_ranges) {
+        job.n_ranges = teg_min(c->n_ranges, last + 1 - job.range);
+        teg_pool_run(p->pool, run_range_slice, &job, c->n_units * job.n_ranges);
+        teg_pool_run(p->pool, join_slice, &job, c->n_units);
+    }
+}
+
+/* ---- slices ---- */
 
 static struct teg_linear_cut known_cut(const struct stage_job *job, uint32_t i)
 {
@@ -323,8 +395,7 @@ static size_t count_slices(const struct stage_job *job, uint32_t i)
         return 0;
     if (s->kind == TEG_STEP_LINEAR)
         return known_cut(job, i).n_slices;
-    const struct teg_attention_cut c = cut_attention(job->pass, s);
-    return c.n_blocks * c.n_parts * s->n_kv_heads;
+    return cut_attention(job->pass, s).n_units;
 }
 
 /* Cuts each step of the stage and counts the slices. */
@@ -429,6 +500,23 @@ static void report_products(const struct teg_pass *p, const struct teg_stage *st
     }
 }
 
+static void run_stage(struct stage_job *job)
+{
+    const struct teg_pass *const p = job->pass;
+    const struct teg_step *const s = &p->plan->steps[job->stage->first_step];
+    if (s->kind == TEG_STEP_ATTENTION) { /* alone in its stage */
+        const struct teg_attention_cut c = cut_attention(p, s);
+        if (c.n_ranges > 1) {
+            run_ranges(p, s, &c);
+            return;
+        }
+    }
+    slice_by_pages(job);
+    const size_t n_slices =
+        job->stage->rows ? (job->lead + p->n_rows + job->rows_per_slice - 1) / job->rows_per_slice : cut_stage(job);
+    teg_pool_run(p->pool, job->stage->rows ? run_row_slice : run_free_slice, job, n_slices);
+}
+
 static bool run_stages(struct teg_pass *p, uint32_t first, uint32_t last)
 {
     for (uint32_t i = first; i < last; i++) {
@@ -436,10 +524,7 @@ static bool run_stages(struct teg_pass *p, uint32_t first, uint32_t last)
         struct stage_job job = {.pass = p, .stage = stage, .rows_per_slice = rows_per_slice(p, p->n_rows)};
         if (atomic_load_explicit(p->stop, memory_order_relaxed))
             return false;
-        slice_by_pages(&job);
-        const size_t n_slices =
-            stage->rows ? (job.lead + p->n_rows + job.rows_per_slice - 1) / job.rows_per_slice : cut_stage(&job);
-        teg_pool_run(p->pool, stage->rows ? run_row_slice : run_free_slice, &job, n_slices);
+        run_stage(&job);
         if (p->overflow && !stage->rows)
             teg_pool_run(p->pool, round_row_slice, &job, (p->n_rows + job.rows_per_slice - 1) / job.rows_per_slice);
         if (p->on_value)

@@ -6,6 +6,10 @@
 
 #include "base/pool.h"
 #include "plan/plan.h"
+#include "run/cut.h"
+
+/* Of tokens times ranges, and those of what ranges before came to. */
+#define TEG_PASS_STATES (TEG_CUT_STATES + TEG_CUT_STATES / 2)
 
 struct teg_pass {
     const struct teg_plan *plan;
@@ -15,6 +19,7 @@ struct teg_pass {
     float *logits;            /* [plan->head_rows, V] */
     float *scratch;           /* plan->worker_floats (rounded up to 16) for each thread of the pool */
     size_t scratch_stride;    /* floats */
+    float *states;            /* TEG_PASS_STATES · plan->state_floats floats, where the pool has several threads */
     enum teg_kv_type kv_type; /* not AUTO */
     bool long_context;        /* use the long-context RoPE frequencies where there are some */
 

@@ -54,6 +54,7 @@ struct sizes {
     enum teg_kv_type kv_type;
     bool pin;
     size_t activations, logits, scratch_stride, scratch, block;
+    size_t states; /* where they begin in the scratch, in floats */
 };
 
 static enum teg_status settle(const struct teg_run_model *m, const struct teg_session_options *options, struct sizes *s,
@@ -77,7 +78,8 @@ static enum teg_status settle(const struct teg_run_model *m, const struct teg_se
              MAX_CHUNK, s->chunk);
     if ((int)s->kv_type < TEG_KV_F32 || (int)s->kv_type >= TEG_KV_TYPES)
         FAIL(err, TEG_ERR_ARGUMENT,
-             "cannot make session: KV type: expected f32, f16, bf16, i16, i8, q8 or q4, found number %d; use one of "
+             "cannot make session: KV type: expected f32, f16, bf16, i16, k16v8, i8, q8 or q4, found number %d; use "
+             "one of "
              "these",
              (int)s->kv_type);
     if (s->context > m->plan->max_positions)
@@ -91,7 +93,9 @@ static enum teg_status settle(const struct teg_run_model *m, const struct teg_se
     bool ok = teg_mul(m->plan->row_floats * sizeof(float), s->chunk, &s->activations);
     ok = ok && teg_mul((size_t)m->plan->vocab * sizeof(float), m->plan->head_rows, &s->logits);
     ok = ok && teg_round_up(m->plan->worker_floats, 16, &s->scratch_stride) &&
-         teg_mul(s->scratch_stride * sizeof(float), s->n_threads, &s->scratch);
+         teg_mul(s->scratch_stride, s->n_threads, &s->states);
+    const size_t states = s->n_threads > 1 ? TEG_PASS_STATES : 0;
+    ok = ok && teg_mul(s->states + states * m->plan->state_floats, sizeof(float), &s->scratch);
     if (!ok)
         FAIL(err, TEG_ERR_ARGUMENT,
              "cannot make session: sizes: expected a chunk that fits in memory, found %u tokens; "
@@ -172,6 +176,7 @@ static enum teg_status session_alloc(const struct teg_run_model *m, const struct
                                 .long_context = m->original_context && sizes->context > m->original_context,
                                 .stop = &s->stop,
                                 .overflow = m->emulates_fp16 ? &s->overflow : NULL};
+    s->pass.states = s->pass.scratch ? s->pass.scratch + sizes->states : NULL;
     if (!s->pass.activations || !s->pass.logits || !s->pass.scratch) {
         run_session_free(s);
         return teg_base_fail_memory(err, "session buffers", sizes->activations + sizes->logits + sizes->scratch);

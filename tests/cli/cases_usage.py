@@ -62,7 +62,7 @@ def _():
     """help shows the defaults"""
     text = re.sub(r"\s+", " ", run("run", "--help").text)
     for part in ("(default: 256)", "(default: 0.8)", "(default: 40)", "(default: 0.95)", "(default: 0.05)",
-                 "(default: 64)", "f32|f16|bf16|i16|i8|q8|q4", "exact|auto", "on|off|auto"):
+                 "(default: 64)", "f32|f16|bf16|i16|k16v8|i8|q8|q4", "exact|auto", "on|off|auto"):
         expect(part in text, part)
     expect("--session" not in text, "what is missing is not listed")
 
@@ -168,7 +168,7 @@ def _():
 @test()
 def _():
     """choices: unknown ones, and those that this version lacks"""
-    expect_error(run("run", "m", "-p", "x", "--kv", "f64"), 2, "f32 or f16 or bf16 or i16 or i8 or q8 or q4", "'f64'")
+    expect_error(run("run", "m", "-p", "x", "--kv", "f64"), 2, "f32 or f16 or bf16 or i16 or k16v8 or i8 or q8 or q4", "'f64'")
     expect_error(run("bench", "m", "--kv", "f32,q5"), 2, "q5", "q8")
     expect_error(run("run", "m", "-p", "x", "--mode", "fp16"), 2, "emulate-fp16", "'fp16'")
     expect_error(run("bench", "m", "--format", "xml"), 2, "'xml'")

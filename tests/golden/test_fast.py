@@ -4,7 +4,8 @@
 Every row of logits of the two long golden texts (../shared/data/goldens beside the checkout; SmolLM2 and Gemma3 where
 present), in both modes: perplexity within 0.5 %, mean Kullback-Leibler divergence of the next-token distributions under
 2e-3, the same best token in at least 98.5 % of the rows. And, on a piece of text and on the tiny models, the same bits
-for another chunk size and number of threads. Texts are cut to MOST tokens, so that exact mode stays within a test's time.
+for another chunk size and number of threads. Texts are cut to MOST tokens, so that exact mode stays within a test's time;
+not to fewer, since what rounding does to the perplexity of 400 tokens varies by 0.25 % from one way of rounding to another.
 
   test_fast.py [MODEL …]      smollm2 gemma3 tiny
 """
@@ -14,14 +15,13 @@ import sys
 
 from common import GOLDENS, TINY, Result, Tap, Work, np, real_model
 
-MOST = {"smollm2": 1500, "gemma3": 400}  # Gemma's rows are a megabyte each
+MOST = {"smollm2": 1500, "gemma3": 1500}  # Gemma's rows are a megabyte each
 PERPLEXITY, KL, TOP1 = 0.005, 2e-3, 0.985
 
 
 def log_softmax(x):
-    x = x.astype(np.float64)
     x = x - x.max(axis=1, keepdims=True)
-    return x - np.log(np.exp(x).sum(axis=1, keepdims=True))
+    return x - np.log(np.exp(x).sum(axis=1, keepdims=True, dtype=np.float64)).astype(np.float32)
 
 
 def compare(exact, fast, ids):
@@ -29,11 +29,11 @@ def compare(exact, fast, ids):
     kl, same, nll = 0.0, 0, [0.0, 0.0]
     for i in range(0, len(ids), 64):
         a, b = log_softmax(exact[i:i + 64]), log_softmax(fast[i:i + 64])
-        kl += float((np.exp(a) * (a - b)).sum())
+        kl += float((np.exp(a) * (a - b)).sum(dtype=np.float64))
         same += int((a.argmax(axis=1) == b.argmax(axis=1)).sum())
         for j in range(min(len(a), len(ids) - 1 - i)):
-            nll[0] -= a[j, ids[i + j + 1]]
-            nll[1] -= b[j, ids[i + j + 1]]
+            nll[0] -= float(a[j, ids[i + j + 1]])
+            nll[1] -= float(b[j, ids[i + j + 1]])
     n = len(ids)
     return [float(np.exp(x / (n - 1))) for x in nll], kl / n, same / n
 

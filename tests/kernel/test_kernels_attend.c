@@ -1,4 +1,5 @@
-/* tests/kernel/test_kernels_attend.c: attention over pages of integers (i16, i8, q8, q4), every row this CPU has.
+/* tests/kernel/test_kernels_attend.c: attention over pages of integers (i16, k16v8, i8, q8, q4), every row this CPU
+ * has.
  *
  * A page is decoded here by its layout and compared with what was appended; attention is compared with the definition
  * in double precision over the decoded page, with the bound of attend.h worked out for each row; and the bits of a row
@@ -29,7 +30,7 @@ static void make_data(struct problem *p)
         } else if (p->data == TINY) {
             p->k[i] *= 0x1p-140f, p->v[i] *= i / p->width % 2 ? 1e-38f : 1e-44f;
         } else if (p->data == HUGE_VALUES) {
-            p->k[i] *= 1e30f, p->v[i] *= p->type == TEG_KV_I8 ? 1e13f : 1e37f;
+            p->k[i] *= 1e30f, p->v[i] *= attend_byte_values(p->type) ? 1e13f : 1e37f;
         } else if (p->data == ZEROS) {
             p->k[i] = p->v[i] = 0;
         } else if (p->data == ONE_KEY && i / p->width == p->n_keys / 2) {
@@ -105,31 +106,37 @@ static double scale_of(const struct problem *p, size_t key, bool is_v)
     const struct attend_layout l = attend_layout(p->type, p->width);
     float scale;
     memcpy(&scale, page_of(p, key) + (is_v ? l.v_scale : l.k_scale) + key % TEG_TILE_TOKENS * sizeof scale, 4);
-    return is_v && p->type == TEG_KV_I8 ? exp2((double)scale) : (double)scale;
+    return is_v && attend_byte_values(p->type) ? exp2((double)scale) : (double)scale;
 }
 
-/* What i8 pages add to integer · scale of a key. */
+/* Keys, or values, of the type are bytes. */
+static bool bytes(const struct problem *p, bool is_v)
+{
+    return is_v ? attend_byte_values(p->type) : attend_byte_keys(p->type);
+}
+
+/* What pages of byte keys add to integer · scale of a key. */
 static double reference_of(const struct problem *p, size_t key, size_t c)
 {
-    if (p->type != TEG_KV_I8)
+    if (!bytes(p, false))
         return 0;
     float first;
     memcpy(&first, page_of(p, key) + attend_layout(p->type, p->width).k_first + c * sizeof first, sizeof first);
     return (double)first;
 }
 
-/* i8: x by the definition of attend_layout.h, times the block; other types: x. Returns the block. */
-static double turned(const struct problem *p, const float *x, double *y)
+/* Bytes: x by the definition of attend_layout.h, times the block; else x. Returns the block. */
+static double turned(const struct problem *p, bool is_v, const float *x, double *y)
 {
     const size_t n = p->width, power = n & (~n + 1), block = power < 16 ? 1 : power < 512 ? power : 512;
     for (size_t i = 0; i < n; i++) {
         y[i] = 0;
-        for (size_t j = i / block * block; p->type == TEG_KV_I8 && j < i / block * block + block; j++)
+        for (size_t j = i / block * block; bytes(p, is_v) && j < i / block * block + block; j++)
             y[i] += __builtin_popcountll((i & j) % block) % 2 ? -(double)x[j] : (double)x[j];
-        if (p->type != TEG_KV_I8)
+        if (!bytes(p, is_v))
             y[i] = (double)x[i];
     }
-    return p->type == TEG_KV_I8 ? (double)block : 1;
+    return bytes(p, is_v) ? (double)block : 1;
 }
 
 /* The integer of one component, read as attend_layout.h describes it. */
@@ -138,14 +145,14 @@ static int integer_of(const struct problem *p, size_t key, size_t c, bool is_v)
     const struct attend_layout l = attend_layout(p->type, p->width);
     const char *const page = page_of(p, key);
     const size_t slot = key % TEG_TILE_TOKENS, b = c / 32, in = c % 32;
-    if (p->type == TEG_KV_I16) {
+    if (p->type == TEG_KV_I16 || (p->type == TEG_KV_K16V8 && !is_v)) {
         int16_t value;
         const size_t at =
             is_v ? l.v + ((slot / 2 * l.w16 + c) * 2 + slot % 2) * 2 : ((c / 2 * 64 + slot) * 2 + c % 2) * 2;
         memcpy(&value, page + at, sizeof value);
         return value;
     }
-    if (p->type == TEG_KV_I8) {
+    if (bytes(p, is_v)) {
         const unsigned char byte =
             (unsigned char)page[is_v ? l.v + (slot % 16 * l.w16 + c) * 4 + slot / 16 : (c / 4 * 64 + slot) * 4 + c % 4];
         return is_v ? (int8_t)byte : byte - 128;
@@ -173,11 +180,11 @@ static double page_bound(const struct problem *p, const float *x, size_t key, si
         if (i / 32 == c / 32)
             low = fmin(low, (double)x[i]), high = fmax(high, (double)x[i]);
     }
-    if (p->type == TEG_KV_I16)
-        return 1.005 * (is_v ? most / 4095 : fmax(sqrt(norm), most) / 32767) /
-               2;             /* a float of 32767 has 8 bits to spare */
-    if (p->type == TEG_KV_I8) /* sums of up to 512 floats of either sign on the way */
+    if (bytes(p, is_v)) /* sums of up to 512 floats of either sign on the way */
         return scale_of(p, key, is_v) * 0.501 + 32 * EPS * most;
+    if (p->type == TEG_KV_I16 || p->type == TEG_KV_K16V8)
+        return 1.005 * (is_v ? most / 4095 : fmax(sqrt(norm), most) / 32767) /
+               2; /* a float of 32767 has 8 bits to spare */
     const double unit = most / 4095, codes = p->type == TEG_KV_Q8 ? 255 : 15;
     return 1.001 * (unit / 2 + (ceil((high - low) / unit / codes + 1) * unit) / 2) + unit;
 }
@@ -199,14 +206,14 @@ static void test_append(const char *isa, const struct teg_attend *record, enum t
                 for (int is_v = 0; is_v < 2; is_v++) {
                     const float *const x = (is_v ? p.v : p.k) + key * p.width;
                     double wanted[300];
-                    const double block = turned(&p, x, wanted);
+                    const double block = turned(&p, is_v, x, wanted);
                     for (size_t c = 0; c < p.width; c++) {
                         const int integer = integer_of(&p, key, c, is_v);
                         const double value = integer * scale_of(&p, key, is_v) + (is_v ? 0 : reference_of(&p, key, c));
                         worst = fmax(worst, fabs(value - wanted[c] / block) / page_bound(&p, x, key, c, is_v));
-                        limits &= abs(integer) <= (type == TEG_KV_I8            ? ATTEND_BYTE
-                                                   : is_v || type != TEG_KV_I16 ? ATTEND_V_MAX
-                                                                                : ATTEND_UNIT);
+                        limits &= abs(integer) <= (bytes(&p, is_v)                                  ? ATTEND_BYTE
+                                                   : is_v || type == TEG_KV_Q8 || type == TEG_KV_Q4 ? ATTEND_V_MAX
+                                                                                                    : ATTEND_UNIT);
                     }
                 }
             untouched &= isnan(scale_of(&p, 149, false)) && isnan(scale_of(&p, 149, true));
@@ -227,11 +234,11 @@ static double check_row(const struct problem *p, size_t position, size_t member,
 {
     const size_t first = p->window && position + 1 > p->window ? position + 1 - p->window : 0;
     double q[300], out[300];
-    turned(p, p->q + (position * p->group + member) * p->width, q);
-    const double block = turned(p, row_out, out);
+    turned(p, false, p->q + (position * p->group + member) * p->width, q);
+    const double block = turned(p, true, row_out, out);
     const struct attend_layout l = attend_layout(p->type, p->width);
-    const double unit = p->type == TEG_KV_I8 ? ATTEND_BYTE
-                        : p->type == TEG_KV_I16
+    const double unit = bytes(p, false) ? ATTEND_BYTE
+                        : p->type == TEG_KV_I16 || p->type == TEG_KV_K16V8
                             ? ATTEND_UNIT
                             : fmin(ATTEND_UNIT, 0x1p31 / (ATTEND_V_MAX * sqrt((double)l.w32)) - sqrt((double)l.w32));
     double *const weight = malloc((p->n_keys + 1) * sizeof *weight);
@@ -240,7 +247,7 @@ static double check_row(const struct problem *p, size_t position, size_t member,
         norm += q[c] * q[c];
         greatest = fmax(greatest, fabs(q[c]));
     }
-    norm = p->type == TEG_KV_I8 ? greatest : fmax(sqrt(norm), greatest); /* what `unit` stands for */
+    norm = bytes(p, false) ? greatest : fmax(sqrt(norm), greatest); /* what `unit` stands for */
     for (size_t key = first; key <= position; key++) {
         double score = 0, sum = 0, products = 0;
         const double scale = scale_of(p, key, false) * (double)p->scale;
@@ -266,8 +273,8 @@ static double check_row(const struct problem *p, size_t position, size_t member,
         tile->scale = fmax(tile->scale, scale_of(p, key, true));
         tile->product = fmax(tile->product, weight[key] * scale_of(p, key, true));
     }
-    const bool i8 = p->type == TEG_KV_I8;
-    const double relative = 2 * drift + (i8 ? 0x1p-13 : 0x1p-17) + ((double)p->n_pages + 80) * EPS;
+    const bool byte_values = bytes(p, true);
+    const double relative = 2 * drift + (byte_values ? 0x1p-13 : 0x1p-17) + ((double)p->n_pages + 80) * EPS;
     struct worst worst = {0};
     struct got {
         double out, value, bound;
@@ -281,7 +288,7 @@ static double check_row(const struct problem *p, size_t position, size_t member,
             value += weight[key] / sum * v;
             bound += 2 * relative * weight[key] / sum * fabs(v);
             const double unit_weight =
-                i8 ? tile->product / (2 * ATTEND_BYTE_P_MAX) : tile->weight * tile->scale / (2 * ATTEND_P_MAX);
+                byte_values ? tile->product / (2 * ATTEND_BYTE_P_MAX) : tile->weight * tile->scale / (2 * ATTEND_P_MAX);
             bound += (1 + 4 * relative) * unit_weight / sum * fabs(integer) * 1.01;
             size += weight[key] / sum * fabs(v);
         }
@@ -289,7 +296,7 @@ static double check_row(const struct problem *p, size_t position, size_t member,
         got[c] = (struct got){out[c] / block, value, bound + 0x1p-126};
     }
     for (size_t c = 0; c < p->width; c++) /* turning back and forth costs all components a little */
-        worst_add(&worst, got[c].out, got[c].value, got[c].bound + (i8 ? 16 * EPS * total : 0));
+        worst_add(&worst, got[c].out, got[c].value, got[c].bound + (byte_values ? 16 * EPS * total : 0));
     free(weight);
     free(tiles);
     return worst.ratio;
@@ -389,6 +396,75 @@ static void test_attention(enum teg_isa isa, const struct teg_attend *record, en
     tap_ok(same, "%s same bits for any chunk and any memory behind it", record->name);
 }
 
+/* The last rows of a problem by ranges of keys, some at a time: the bits of all ranges at once. */
+static bool ranges_agree(const struct teg_attend *record, const struct problem *p, size_t n_tokens, size_t n_at_a_time,
+                         float *states)
+{
+    float out[8 * 3 * 64], again[8 * 3 * 64];
+    const size_t row = p->group * p->width, from = p->n_keys - n_tokens;
+    const size_t state = teg_attend_state_floats(p->width), set = n_tokens * p->group * state;
+    struct teg_attention_args args = {.q = p->q,
+                                      .q_stride = row,
+                                      .out = out,
+                                      .out_stride = row,
+                                      .pages = (const void *const *)p->pages,
+                                      .page_offset_bytes = p->offset,
+                                      .first_position = from,
+                                      .n_tokens = n_tokens,
+                                      .head_width = p->width,
+                                      .group = p->group,
+                                      .window = p->window,
+                                      .scale = p->scale,
+                                      .softcap = p->softcap,
+                                      .sinks = p->sinks ? p->sink : NULL,
+                                      .scratch = p->scratch,
+                                      .state_stride = p->group * state};
+    record->run(&args);
+    args.out = again;
+    for (size_t range = 0; range <= p->n_keys / TEG_RANGE_TOKENS + n_at_a_time; range += n_at_a_time) {
+        for (size_t i = n_at_a_time; i-- > 0;) {
+            args.range = range + i;
+            args.state = states + (1 + i) * set;
+            record->run(&args);
+        }
+        args.range = range;
+        args.state = states;
+        record->join(&args, states + set, n_at_a_time, set);
+    }
+    return all_same_bits(out, again, n_tokens * row);
+}
+
+static void test_ranges(const struct teg_attend *record, enum teg_kv_type type)
+{
+    static const struct problem far[] = {
+        {.n_keys = 3 * TEG_RANGE_TOKENS + 2, .width = 40, .group = 3, .scale = 0.2f},
+        {.n_keys = 2 * TEG_RANGE_TOKENS, .width = 16, .group = 1, .scale = 0.2f, .sinks = true},
+        {.n_keys = 2 * TEG_RANGE_TOKENS + 3, .width = 16, .group = 2, .scale = 0.2f, .window = 7, .softcap = 3},
+        {.n_keys = 2 * TEG_RANGE_TOKENS + 4, .width = 16, .group = 2, .scale = 0.2f, .window = TEG_RANGE_TOKENS + 3},
+        {.n_keys = TEG_RANGE_TOKENS + 5, .width = 16, .group = 2, .scale = 0.2f, .window = 600, .sinks = true},
+        {.n_keys = 30, .width = 64, .group = 2, .scale = 0.125f},
+    };
+    static const size_t n_tokens[] = {1, 3, 8};
+    bool same = true;
+    for (size_t i = 0; i < sizeof far / sizeof *far; i++) {
+        struct problem p = far[i];
+        p.type = type;
+        make_problem(&p, EDGE_END);
+        append_range(record, &p, 0, p.n_keys);
+        for (size_t n = 0; n < sizeof n_tokens / sizeof *n_tokens; n++)
+            for (size_t n_at_a_time = 1; n_at_a_time <= 4; n_at_a_time += n + 1) {
+                const size_t n_floats = (1 + n_at_a_time) * n_tokens[n] * p.group * teg_attend_state_floats(p.width);
+                const bool here =
+                    ranges_agree(record, &p, n_tokens[n], n_at_a_time, guarded_floats(n_floats, EDGE_END));
+                if (!here)
+                    tap_note("problem %zu: %zu tokens, %zu ranges at a time", i, n_tokens[n], n_at_a_time);
+                same &= here;
+            }
+        release_all();
+    }
+    tap_ok(same, "%s the same bits by ranges of keys", record->name);
+}
+
 /* Keys and values that are not finite reach exactly the rows that see them; so does such a query its own row. */
 static void test_not_finite(const struct teg_attend *record, enum teg_kv_type type)
 {
@@ -437,11 +513,11 @@ static void test_overflow(const struct teg_attend *record, enum teg_kv_type type
     release_all();
 }
 
-/* i8: a first key that is not finite is no reference: rows that do not see it are as ever. A value beyond the type's
+/* Bytes: a first key that is not finite is no reference: rows that do not see it are as ever. A value beyond the type's
  * range counts as not finite. */
-static void test_bytes(const struct teg_attend *record)
+static void test_bytes(const struct teg_attend *record, enum teg_kv_type type)
 {
-    struct problem p = {.type = TEG_KV_I8, .n_keys = 130, .width = 64, .group = 2, .scale = 0.15f, .window = 20};
+    struct problem p = {.type = type, .n_keys = 130, .width = 64, .group = 2, .scale = 0.15f, .window = 20};
     make_problem(&p, EDGE_END);
     const size_t row = p.group * p.width;
     float *const out = guarded_floats(p.n_keys * row, EDGE_END);
@@ -498,8 +574,9 @@ int main(void)
             test_attention((enum teg_isa)isa, &row->of[t], type);
             test_not_finite(&row->of[t], type);
             test_overflow(&row->of[t], type);
-            if (type == TEG_KV_I8)
-                test_bytes(&row->of[t]);
+            test_ranges(&row->of[t], type);
+            if (attend_byte_values(type))
+                test_bytes(&row->of[t], type);
             if (isa != TEG_ISA_BASE && first >= 0)
                 tap_ok(hashes[isa][t] == hashes[first][t], "%s the same bits as %s", row->of[t].name,
                        teg_isa_name((enum teg_isa)first));

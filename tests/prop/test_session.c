@@ -40,6 +40,44 @@ static void test_invariance(void **state)
     check_invariance("phi3");
 }
 
+/* Few tokens behind many keys: ranges of keys are shared out among threads, some at a time. */
+static void check_far(const char *name, enum teg_kv_type kv)
+{
+    enum { FAR = 2 * TEG_RANGE_TOKENS + 70, N = 24 };
+    static const size_t steps[] = {7, 1, 8, 2, 1, 1, 3, 1};
+    struct model m;
+    model_open(&m, name);
+    int32_t *const ids = malloc((FAR + N) * sizeof *ids);
+    for (size_t i = 0; i < FAR + N; i++)
+        ids[i] = tokens(&m, 1)[(i * i + i / 300) % N_TOKENS];
+    struct teg_session *const one = open_with(&m, 256, 1, FAR + N, kv), *const three =
+                                                                            open_with(&m, 96, 3, FAR + N, kv);
+    prefill(one, ids, FAR);
+    prefill(three, ids, FAR);
+    size_t at = FAR;
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; at += steps[i++]) {
+        prefill(one, ids + at, steps[i]);
+        prefill(three, ids + at, steps[i]);
+        float *const expected = copy_logits(&m, one);
+        same_logits(&m, three, expected);
+        free(expected);
+    }
+    assert_int_equal(at, FAR + N);
+    teg_session_free(one);
+    teg_session_free(three);
+    free(ids);
+    model_close(&m);
+}
+
+static void test_far(void **state)
+{
+    (void)state;
+    for (int k = TEG_KV_F32; k < TEG_KV_TYPES; k++)
+        check_far("llama", (enum teg_kv_type)k);
+    check_far("gemma3", TEG_KV_K16V8);
+    check_far("phi3", TEG_KV_I16);
+}
+
 /* Rounding the cache must change something, or two of the kinds above are one. */
 static void test_kv_types_differ(void **state)
 {
@@ -335,15 +373,11 @@ static void test_nothing_inherited(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_invariance),
-        cmocka_unit_test(test_kv_types_differ),
-        cmocka_unit_test(test_decode_equals_prefill),
-        cmocka_unit_test(test_rewind),
-        cmocka_unit_test(test_fork),
-        cmocka_unit_test(test_fork_shares),
-        cmocka_unit_test(test_interleaved),
-        cmocka_unit_test(test_side_by_side),
-        cmocka_unit_test(test_nothing_inherited),
+        cmocka_unit_test(test_invariance),      cmocka_unit_test(test_far),
+        cmocka_unit_test(test_kv_types_differ), cmocka_unit_test(test_decode_equals_prefill),
+        cmocka_unit_test(test_rewind),          cmocka_unit_test(test_fork),
+        cmocka_unit_test(test_fork_shares),     cmocka_unit_test(test_interleaved),
+        cmocka_unit_test(test_side_by_side),    cmocka_unit_test(test_nothing_inherited),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -117,10 +117,10 @@ static void test_options(void **state)
     o.chunk_tokens = 65537;
     refuses_options(&m, &o, "cannot make session: chunk size: expected 1 to 65536 tokens, found 65537; use 256");
     o = d;
-    o.kv_type = (enum teg_kv_type)9;
-    refuses_options(
-        &m, &o,
-        "cannot make session: KV type: expected f32, f16, bf16, i16, i8, q8 or q4, found number 9; use one of these");
+    o.kv_type = (enum teg_kv_type)TEG_KV_TYPES;
+    refuses_options(&m, &o,
+                    "cannot make session: KV type: expected f32, f16, bf16, i16, k16v8, i8, q8 or q4, found number 9; "
+                    "use one of these");
     struct teg_session *s = NULL;
     assert_int_equal(teg_run_session_new(&m.run, NULL, &s, NULL), TEG_OK); /* all defaults */
     assert_int_equal(teg_session_context(s), 512);

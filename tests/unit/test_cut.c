@@ -66,18 +66,24 @@ static void test_attention(void **state)
 {
     (void)state;
     static const size_t heads[][2] = {{9, 3}, {32, 4}, {1, 1}, {8, 8}, {71, 1}, {256, 1}, {4, 1}};
+    static const size_t ranges[] = {1, 2, 5, 100};
     FOR_EACH(h, heads)
     FOR_EACH(r, rows)
     FOR_EACH(t, threads)
+    FOR_EACH(k, ranges)
     {
-        const struct teg_attention_cut c = teg_cut_attention(heads[h][0], heads[h][1], rows[r], threads[t]);
+        const struct teg_attention_cut c = teg_cut_attention(heads[h][0], heads[h][1], rows[r], ranges[k], threads[t]);
         assert_int_equal(c.group, heads[h][0] / heads[h][1]);
         assert_true(c.group_part >= 1 && c.group_part * c.tokens <= TEG_ATTENTION_ROWS);
         assert_true((c.n_parts - 1) * c.group_part < c.group && c.n_parts * c.group_part >= c.group);
         assert_true((c.n_blocks - 1) * c.tokens < rows[r] && c.n_blocks * c.tokens >= rows[r]);
+        assert_int_equal(c.n_units, c.n_blocks * heads[h][1] * c.n_parts);
+        assert_true(c.n_ranges >= 1 && c.n_ranges <= ranges[k]);
+        assert_true(c.n_ranges == 1 || (c.n_ranges * rows[r] <= TEG_CUT_STATES && threads[t] > 1));
     }
-    const struct teg_attention_cut one = teg_cut_attention(9, 3, 1, 2);
+    const struct teg_attention_cut one = teg_cut_attention(9, 3, 1, 1, 2), far = teg_cut_attention(9, 3, 1, 5, 2);
     assert_true(one.n_parts * 3 >= 4); /* a token alone keeps both threads busy */
+    assert_true(far.n_ranges == 5 && far.n_parts == 1);
 }
 
 int main(void)

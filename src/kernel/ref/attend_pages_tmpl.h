@@ -76,7 +76,7 @@ static float query_unit(enum teg_kv_type type, size_t head_width)
 {
     const float root = sqrtf((float)attend_round(head_width, ATTEND_BLOCK));
     const float most = 0x1p31f / (ATTEND_V_MAX * root) - root;
-    return type == TEG_KV_I16 || most > ATTEND_UNIT ? ATTEND_UNIT : most;
+    return type == TEG_KV_I16 || type == TEG_KV_K16V8 || most > ATTEND_UNIT ? ATTEND_UNIT : most;
 }
 
 /* A query row to n_padded integers; returns its scale. */
@@ -97,9 +97,9 @@ static float round_query(const float *x, size_t n, size_t n_padded, float unit, 
     return scale;
 }
 
-/* ---- i16 ---- */
+/* ---- keys and values in 16 bits ---- */
 
-static void append_k_i16(const struct attend_layout *l, const float *k, size_t n, char *page, size_t slot)
+static void append_word_key(const struct attend_layout *l, const float *k, size_t n, char *page, size_t slot)
 {
     int16_t *const pairs = (int16_t *)(void *)page;
     const float greatest = greatest_of(k, n);
@@ -119,7 +119,7 @@ static void append_k_i16(const struct attend_layout *l, const float *k, size_t n
     memcpy(page + l->k_scale + slot * sizeof scale, &scale, sizeof scale);
 }
 
-static void append_v_i16(const struct attend_layout *l, const float *v, size_t n, char *page, size_t slot)
+static void append_word_value(const struct attend_layout *l, const float *v, size_t n, char *page, size_t slot)
 {
     int16_t *const rows = (int16_t *)(void *)(page + l->v) + slot / 2 * l->w16 * 2 + slot % 2;
     const float greatest = greatest_of(v, n);
@@ -132,17 +132,6 @@ static void append_v_i16(const struct attend_layout *l, const float *v, size_t n
             rows[(c + i) * 2] = (int16_t)q[i];
     }
     memcpy(page + l->v_scale + slot * sizeof scale, &scale, sizeof scale);
-}
-
-static void append_i16(const struct teg_kv_append_args *a)
-{
-    const struct attend_layout l = attend_layout(TEG_KV_I16, a->head_width);
-    for (size_t t = 0; t < a->n_tokens; t++) {
-        const size_t position = a->first_position + t, slot = position % TOKENS;
-        char *const page = (char *)a->pages[position / TOKENS] + a->page_offset_bytes;
-        append_k_i16(&l, a->k + t * a->k_stride, a->head_width, page, slot);
-        append_v_i16(&l, a->v + t * a->v_stride, a->head_width, page, slot);
-    }
 }
 
 /* ---- q8 and q4: blocks of 32 with offset and step in units of the token's scale ---- */
@@ -207,16 +196,6 @@ TEG_INLINE void append_quantized(const enum teg_kv_type type, const struct teg_k
                 }
             }
         }
-}
-
-static void append_q8(const struct teg_kv_append_args *a)
-{
-    append_quantized(TEG_KV_Q8, a);
-}
-
-static void append_q4(const struct teg_kv_append_args *a)
-{
-    append_quantized(TEG_KV_Q4, a);
 }
 
 /* offset + step · code for a vector of code pairs. Modulo 2^16: in slots that nothing was written to, anything stands.

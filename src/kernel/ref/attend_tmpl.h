@@ -1,5 +1,5 @@
-/* kernel/ref/attend_tmpl.h: attention over pages of integers: products of 16-bit pairs in 32 bits, softmax in floats;
- * pages of bytes take steps of their own (attend_bytes_tmpl.h).
+/* kernel/ref/attend_tmpl.h: attention over pages of integers: products of pairs of int16 or of four bytes, summed
+ * exactly in 32 bits; softmax in floats.
  *
  * Parameters: a vec_*.h included before, and
  *   ATTEND_ROW, ATTEND_ISA, ATTEND_SUFFIX   the record to define, its instruction set, and the end of its names
@@ -12,14 +12,11 @@
  *   v_codes(p)         VL bytes as int32; v_code_pairs(p): 2 · VL bytes as pairs of int16
  *   v_round(x)         to the nearest int32
  *
- * For each tile of 64 keys: scores of all rows (integers, exact), ROWS at a time; the greatest of each row; weights
- * relative to it and their integers; sums of values (integers, exact), which join the row's float sums with one fused
- * multiply-add. All rows take one step before the next: K, then the scores, then V stay in the first-level cache, and
- * latencies of one row hide behind the others. The floats of a row know nothing of the rows beside it, of the register
- * tile or of the vector width: sums of weights have 16 partial sums everywhere, all else is lane by lane.
- *
- * Keys that a row does not see are replaced after each step that could carry them (score, weight, integer weight);
- * integers of memory that was never written cannot do harm once their weight is zero. */
+ * Tiles of 64 keys (attend_tile_tmpl.h) join the sums of their range of TEG_RANGE_TOKENS keys, relative to its greatest
+ * score so far; ranges, which know nothing of one another, join the result in order. So ranges may be computed by
+ * different threads, and the bits are those of one thread that computes all. The floats of a row know nothing of the
+ * rows beside it, of the register tile or of the vector width: sums of weights have 16 partial sums everywhere, all
+ * else is lane by lane. Not taken: one running sum over all tiles, which no two threads can share. */
 #include <float.h>
 
 #include "kernel/ref/attend_pages_tmpl.h"
@@ -28,48 +25,57 @@
 #define ROWS 4
 #define NV ATTEND_NV
 #define LOG2E 0x1.715476p0f
+#define RANGE_TILES ((size_t)TEG_RANGE_TOKENS / TOKENS)
 
 _Static_assert(TEG_TILE_TOKENS % (NV * VL) == 0, "a tile of keys is whole register tiles");
 
 #define MOST_ROWS (TEG_ATTENTION_ROWS + 1)
 #define ROW_SLOTS (TEG_ATTENTION_ROWS + LANES) /* MOST_ROWS in whole vectors */
 
+/* What a row has seen: sums relative to 2^top. */
+struct seen_sums {
+    float *top; /* [ROW_SLOTS] greatest score, in powers of two */
+    float *sum; /* [MOST_ROWS, 16] sums of weights */
+    float *out; /* [MOST_ROWS, stride] weighted sums of values */
+};
+
 /* Query rows of a call. Row n_rows is spare: it fills up the last register tile, and takes what a register tile
- * computes for a row that sees nothing of a page. */
+ * computes for a row that sees nothing of a page. Parts that only some types use are NULL for others. */
 struct attend {
     const struct teg_attention_args *a;
     struct attend_layout layout;
-    size_t n_rows, n_pairs, stride;  /* of q and k; columns of v and out, in elements */
-    int16_t *q;                      /* [MOST_ROWS, 2 · n_pairs]; i8: bytes [MOST_ROWS, W4] */
-    float *sum;                      /* [MOST_ROWS, 16] sums of weights */
-    float *out;                      /* [MOST_ROWS, stride] weighted sums of values */
+    size_t n_rows, q_words, stride; /* q_words: 4 bytes of query and key; stride: columns of v and out */
+    void *q;                        /* [MOST_ROWS, q_words] pairs of int16, or fours of int8 */
+    struct seen_sums here_range, all;
     float *scores;                   /* [MOST_ROWS, 64] */
-    int16_t *weights;                /* [MOST_ROWS, 64]; i8: bytes */
-    int16_t *k, *v;                  /* expanded page */
-    float *unit, *top;               /* [ROW_SLOTS] scale of q; greatest score so far, in powers of two */
+    void *weights;                   /* [MOST_ROWS, 64] int16 or uint8 */
+    float *unit;                     /* [ROW_SLOTS] scale of q; NaN where q is not finite */
     float *here_top, *before, *here; /* [ROW_SLOTS] of a tile: greatest score; factors of earlier sums and the tile's */
-    /* i8 only: */
-    float *q_float;           /* [MOST_ROWS, W16] queries times the score's factor */
-    float *shift, *reference; /* [ROW_SLOTS] of a tile: greatest score less that of the reference; the latter */
-    int32_t *start;           /* [ROW_SLOTS] what sums of a score start with, because keys are stored plus 128 */
-    int32_t *v_sums;          /* [W16] with ATTEND_SIGNED: what sums of a value start with */
-    float *zeros;             /* [64] */
-    bool whole;               /* lo and hi are 0 and 64 for all rows */
+    float *shift, *reference;        /* [ROW_SLOTS] of a tile: greatest score less that of the reference; the latter */
+    int16_t *k, *v;                  /* q8, q4: the expanded page */
+    /* byte keys: */
+    float *q_float; /* [MOST_ROWS, W16] queries times the score's factor */
+    int32_t *start; /* [ROW_SLOTS] what sums of a score start with, because keys are stored plus 128 */
+    /* byte values: */
+    int32_t *v_sums;                      /* [W16] with ATTEND_SIGNED: what sums of a value start with */
+    float *zeros;                         /* [64] */
+    bool whole;                           /* lo and hi are 0 and 64 for all rows */
     uint8_t lo[ROW_SLOTS], hi[ROW_SLOTS]; /* keys of a tile that each row sees; of n_rows: none */
 };
 
 struct page_view {
-    const int16_t *k, *v;           /* [n_pairs][64][2], [32][stride][2] */
+    const void *k, *v;              /* words [q_words][64], [keys / 2 or / 4][stride] */
     const float *k_scale, *v_scale; /* [64] */
     float score[TEG_TILE_TOKENS];   /* to a score, but for the query's scale */
-    float weight[TEG_TILE_TOKENS];  /* v_scale in integers up to ATTEND_P_MAX */
-    float weight_unit;              /* one such integer */
-    /* i8: */
-    const uint8_t *k_bytes;         /* [W4/4][64][4] */
-    const int8_t *v_bytes;          /* [16][W16][4] */
+    const float *first;             /* byte keys: the reference key */
+    /* word values: */
+    float weight[TEG_TILE_TOKENS]; /* v_scale in integers up to ATTEND_P_MAX */
+    float weight_unit;             /* one such integer */
+    /* byte values: */
     const int32_t *v_sums;          /* [W16] */
-    const float *first, *add;       /* the reference key; [64] what scores get before their greatest is taken */
+    const float *add;               /* [64] what scores get before their greatest is taken */
     float inverse[TEG_TILE_TOKENS]; /* 1 / (255 · value scale) */
+    float bad;                      /* 0, or NaN where a scale is not finite */
     const char *next;               /* the page after this one, or NULL: fetched while this one is worked on */
     size_t next_bytes;
 };
@@ -88,295 +94,17 @@ static inline vf v_exp2(vf x)
     return (vf)((bits)p + ((bits)n << 23)); /* modulo 2^32: the bits above the exponent shift out */
 }
 
-static inline vi seen(size_t key, size_t lo, size_t hi)
+static float exp2_of(float x)
 {
-    const vi i = v_count((int32_t)key);
-    return (i >= (int32_t)lo) & (i < (int32_t)hi);
-}
-
-/* ---- a tile ---- */
-
-/* Scores of mr rows for all keys, and the greatest that each row sees. */
-TEG_INLINE void score_rows(const size_t mr, const bool partial, const struct attend *s, const struct page_view *t,
-                           size_t row)
-{
-    const size_t n_pairs = s->n_pairs;
-    const int16_t *const q = s->q + row * 2 * n_pairs;
-    vf greatest[ROWS];
-    for (size_t m = 0; m < mr; m++)
-        greatest[m] = v_set(-INFINITY);
-    for (size_t key = 0; key < TOKENS; key += NV * VL) {
-        vi d[ROWS][NV];
-#pragma GCC unroll 4
-        for (size_t m = 0; m < mr; m++)
-#pragma GCC unroll 4
-            for (size_t j = 0; j < NV; j++)
-                d[m][j] = (vi){0};
-#pragma GCC unroll 2
-        for (size_t i = 0; i < n_pairs; i++) {
-            vi k[NV];
-#pragma GCC unroll 4
-            for (size_t j = 0; j < NV; j++)
-                memcpy(&k[j], t->k + 2 * (i * TOKENS + key + j * VL), sizeof k[j]);
-#pragma GCC unroll 4
-            for (size_t m = 0; m < mr; m++) {
-                const vi pair = v_pair_of(q + 2 * (m * n_pairs + i));
-#pragma GCC unroll 4
-                for (size_t j = 0; j < NV; j++)
-                    d[m][j] = v_pairs(d[m][j], pair, k[j]);
-            }
-        }
-#pragma GCC unroll 4
-        for (size_t m = 0; m < mr; m++)
-#pragma GCC unroll 4
-            for (size_t j = 0; j < NV; j++) {
-                const size_t at = key + j * VL;
-                const vf x = v_float(d[m][j]) * v_load(t->score + at);
-                v_store(s->scores + (row + m) * TOKENS + at, x);
-                const vf counted =
-                    partial ? v_select(seen(at, s->lo[row + m], s->hi[row + m]), x, v_set(-INFINITY)) : x;
-                greatest[m] = v_max(counted, greatest[m]);
-            }
-    }
-    for (size_t m = 0; m < mr; m++)
-        s->here_top[row + m] = v_hmax(greatest[m]) * s->unit[row + m];
-}
-
-/* Softcap: scores become powers of two on their own. */
-static void cap_scores(const struct attend *s, size_t row)
-{
-    const float cap = s->a->softcap * LOG2E;
-    float *const scores = s->scores + row * TOKENS;
-    vf greatest = v_set(-INFINITY);
-    for (size_t i = 0; i < TOKENS; i += VL) {
-        const vf x = v_tanh(v_load(scores + i) * s->unit[row]) * cap;
-        greatest = v_max(v_select(seen(i, s->lo[row], s->hi[row]), x, v_set(-INFINITY)), greatest);
-        v_store(scores + i, x);
-    }
-    s->here_top[row] = v_hmax(greatest);
-}
-
-/* Factors of the rows' earlier sums and of this tile's: one of the two is 1. A score that is not finite makes both NaN,
- * but for rows that see nothing. */
-static void move_tops(const struct attend *s)
-{
-    for (size_t i = 0; i < s->n_rows; i += VL) {
-        const vf old = v_load(s->top + i), here = v_load(s->here_top + i), one = v_set(1.0f), bad = here * 0.0f;
-        const vi rises = here > old;
-        const vf top = v_select(rises, here, old);
-        v_store(s->top + i, top);
-        v_store(s->before + i, v_select(rises, v_exp2(old - top), one) + bad);
-        v_store(s->here + i, v_select(rises, one, v_exp2(here - top)) + bad);
-    }
-}
-
-/* Weights relative to the tile's greatest score: their sum joins the row's, their integers are kept. */
-TEG_INLINE void weigh_row(const bool partial, const struct attend *s, const float *to_integer, float weight_unit,
-                          size_t row)
-{
-    const float *const scores = s->scores + row * TOKENS;
-    int16_t *const weights = s->weights + row * TOKENS;
-    const vf unit = v_set(s->a->softcap > 0 ? 1.0f : s->unit[row]), top = v_set(-s->here_top[row]);
-    const size_t lo = s->lo[row], hi = s->hi[row];
-    vf sums[LANES / VL];
-    vi integers[2];
-#pragma GCC unroll 16
-    for (size_t i = 0; i < TOKENS; i += VL) {
-        vf w = v_exp2(v_fma(v_load(scores + i), unit, top));
-        if (partial)
-            w = v_select(seen(i, lo, hi), w, v_set(0.0f));
-        const size_t j = i % LANES / VL;
-        if (i < LANES)
-            sums[j] = w;
-        else
-            sums[j] = sums[j] + w;
-        vi integer = v_round(w * v_load(to_integer + i));
-        if (partial)
-            integer &= seen(i, lo, hi);
-        integers[i / VL % 2] = integer;
-        if (i / VL % 2)
-            v_store16(weights + i - VL, integers[0], integers[1]);
-    }
-    const float here = s->here[row] + weight_unit * 0.0f;
-#pragma GCC unroll 4
-    for (size_t j = 0; j < LANES / VL; j++) {
-        float *const sum = s->sum + row * LANES + j * VL;
-        v_store(sum, v_fma(sums[j], v_set(here), v_load(sum) * s->before[row]));
-    }
-    s->here[row] = here * weight_unit;
-}
-
-/* out = out · before + here · d; rows that see no key go to a place behind the rows. */
-TEG_INLINE void value_add(const size_t mr, const size_t nv, const bool partial, const struct attend *s, size_t row,
-                          size_t c, const vi (*d)[NV])
-{
-#pragma GCC unroll 4
-    for (size_t m = 0; m < mr; m++) {
-        const bool sees = !partial || s->lo[row + m] < s->hi[row + m];
-        float *const out = s->out + (sees ? row + m : s->n_rows) * s->stride + c;
-        const vf here = v_set(s->here[row + m]), before = v_set(s->before[row + m]);
-#pragma GCC unroll 4
-        for (size_t j = 0; j < nv; j++)
-            v_store(out + j * VL, v_fma(v_float(d[m][j]), here, v_load(out + j * VL) * before));
-    }
-}
-
-/* out = out · before + here · Σ weight · v over pairs first … last - 1 of keys, nv vectors of columns from c on. */
-TEG_INLINE void value_columns(const size_t mr, const size_t nv, const bool partial, const struct attend *s,
-                              const struct page_view *t, size_t row, size_t c, size_t first, size_t last)
-{
-    const size_t stride = s->stride;
-    const int16_t *const weights = s->weights + row * TOKENS;
-    vi d[ROWS][NV];
-#pragma GCC unroll 4
-    for (size_t m = 0; m < mr; m++)
-#pragma GCC unroll 4
-        for (size_t j = 0; j < nv; j++)
-            d[m][j] = (vi){0};
-#pragma GCC unroll 2
-    for (size_t i = first; i < last; i++) {
-        vi v[NV];
-#pragma GCC unroll 4
-        for (size_t j = 0; j < nv; j++)
-            memcpy(&v[j], t->v + 2 * (i * stride + c + j * VL), sizeof v[j]);
-#pragma GCC unroll 4
-        for (size_t m = 0; m < mr; m++) {
-            const vi w = v_pair_of(weights + m * TOKENS + 2 * i);
-#pragma GCC unroll 4
-            for (size_t j = 0; j < nv; j++)
-                d[m][j] = v_pairs(d[m][j], w, v[j]);
-        }
-    }
-    value_add(mr, nv, partial, s, row, c, (const vi(*)[NV])d);
-}
-
-/* All columns, in register tiles of nearly equal width: a narrow one alone would wait for its own sums. */
-TEG_INLINE void value_rows(const size_t mr, const bool partial, const struct attend *s, const struct page_view *t,
-                           size_t row, size_t first, size_t last)
-{
-    for (size_t c = 0; c < s->stride;) {
-        const size_t left = (s->stride - c) / VL, n_tiles = (left + NV - 1) / NV, n = (left + n_tiles - 1) / n_tiles;
-        if (n == NV)
-            value_columns(mr, NV, partial, s, t, row, c, first, last);
-        else if (n == 3)
-            value_columns(mr, NV > 3 ? 3 : 1, partial, s, t, row, c, first, last);
-        else if (n == 2)
-            value_columns(mr, NV > 2 ? 2 : 1, partial, s, t, row, c, first, last);
-        else
-            value_columns(mr, 1, partial, s, t, row, c, first, last);
-        c += n * VL;
-    }
-}
-
-/* v_scale of the keys lo … hi - 1 in integers, and their unit (NaN where a scale of k or v is not finite). */
-static float weight_integers(const struct page_view *t, size_t lo, size_t hi, float *weight)
-{
-    vf most = v_set(0.0f), bad = v_set(0.0f);
-    for (size_t i = lo / VL * VL; i < hi; i += VL) {
-        const vf zero = v_set(0.0f);
-        const vi mask = seen(i, lo, hi);
-        const vf v = v_select(mask, v_load(t->v_scale + i), zero), k = v_select(mask, v_load(t->score + i), zero);
-        most = v_max(v, most);
-        bad = bad + (v * 0.0f + k * 0.0f);
-    }
-    const float greatest = v_hmax(most), factor = ATTEND_P_MAX / greatest;
-    for (size_t i = 0; i < TOKENS; i += VL)
-        v_store(weight + i, v_load(t->v_scale + i) * factor);
-    return greatest * (1.0f / ATTEND_P_MAX) + v_sum(bad);
-}
-
-/* Calls step(rows of a register tile, first row) for all of them; a last one of three has the spare row. */
-#define FOR_ROWS(s, step)                                                                                              \
-    for (size_t row = 0; row < (s)->n_rows; row += ROWS) {                                                             \
-        const size_t left = (s)->n_rows - row;                                                                         \
-        if (left > 2)                                                                                                  \
-            step(ROWS);                                                                                                \
-        else if (left == 2)                                                                                            \
-            step(2);                                                                                                   \
-        else                                                                                                           \
-            step(1);                                                                                                   \
-    }
-
-/* A part of the next page, one for each register tile: it is not waited for, and streams hide behind products. */
-static void fetch_next(const struct attend *s, const struct page_view *t, size_t row)
-{
-    const size_t part = (t->next_bytes * ROWS / s->n_rows + 63) / 64 * 64, from = row / ROWS * part;
-    for (size_t i = from; t->next && i < from + part && i < t->next_bytes; i += 64)
-        __builtin_prefetch(t->next + i, 0, 2);
-}
-
-/* A tile that all rows see whole. */
-static void attend_whole(const struct attend *s, const struct page_view *t)
-{
-#define SCORES(mr)                                                                                                     \
-    do {                                                                                                               \
-        fetch_next(s, t, row);                                                                                         \
-        score_rows(mr, false, s, t, row);                                                                              \
-    } while (0)
-#define VALUES(mr) value_rows(mr, false, s, t, row, 0, TOKENS / 2)
-    FOR_ROWS(s, SCORES)
-    for (size_t row = 0; row < s->n_rows && s->a->softcap > 0; row++)
-        cap_scores(s, row);
-    move_tops(s);
-    for (size_t row = 0; row < s->n_rows; row++)
-        weigh_row(false, s, t->weight, t->weight_unit, row);
-    FOR_ROWS(s, VALUES)
-#undef SCORES
-#undef VALUES
-}
-
-/* Pairs of keys that any of the rows of a register tile sees; none: first >= last. */
-static void seen_pairs(const struct attend *s, size_t row, size_t *first, size_t *last)
-{
-    *first = TOKENS / 2;
-    *last = 0;
-    for (size_t m = row; m < row + ROWS && m < s->n_rows; m++) {
-        if (s->lo[m] >= s->hi[m])
-            continue;
-        *first = s->lo[m] / 2u < *first ? s->lo[m] / 2u : *first;
-        *last = (s->hi[m] + 1u) / 2 > *last ? (s->hi[m] + 1u) / 2 : *last;
-    }
-}
-
-/* A tile at the edge of what some rows see. Register tiles of which no row sees a key are left out. */
-static void attend_edge(const struct attend *s, const struct page_view *t)
-{
-    float to_integer[TEG_TILE_TOKENS] __attribute__((aligned(64)));
-    size_t first, last;
-#define SCORES(mr)                                                                                                     \
-    do {                                                                                                               \
-        seen_pairs(s, row, &first, &last);                                                                             \
-        if (first < last)                                                                                              \
-            score_rows(mr, true, s, t, row);                                                                           \
-    } while (0)
-#define VALUES(mr)                                                                                                     \
-    do {                                                                                                               \
-        seen_pairs(s, row, &first, &last);                                                                             \
-        if (first < last)                                                                                              \
-            value_rows(mr, true, s, t, row, first, last);                                                              \
-    } while (0)
-    FOR_ROWS(s, SCORES)
-    for (size_t row = 0; row < s->n_rows; row++) {
-        if (s->lo[row] >= s->hi[row])
-            s->here_top[row] = -FLT_MAX; /* the row stays as it is */
-        else if (s->a->softcap > 0)
-            cap_scores(s, row);
-    }
-    move_tops(s);
-    for (size_t row = 0; row < s->n_rows; row++) {
-        if (s->lo[row] < s->hi[row])
-            weigh_row(true, s, to_integer, weight_integers(t, s->lo[row], s->hi[row], to_integer), row);
-        else
-            memset(s->weights + row * TOKENS, 0, TOKENS * sizeof *s->weights);
-    }
-    FOR_ROWS(s, VALUES)
-#undef SCORES
-#undef VALUES
+    float out[VL];
+    v_store(out, v_exp2(v_set(x)));
+    return out[0];
 }
 
 #include "kernel/ref/attend_bytes_tmpl.h"
+#include "kernel/ref/attend_tile_tmpl.h"
 
-/* ---- a call ---- */
+/* ---- a page ---- */
 
 static size_t first_key(const struct teg_attention_args *a, size_t position)
 {
@@ -418,14 +146,15 @@ TEG_INLINE void view_page(const enum teg_kv_type type, const struct attend *s, s
     const size_t last = (a->first_position + a->n_tokens - 1) / TOKENS;
     t->next = tile < last ? (const char *)a->pages[tile + 1] + a->page_offset_bytes : NULL;
     t->next_bytes = s->layout.n_bytes;
-    t->k = (const int16_t *)(const void *)page;
-    t->v = (const int16_t *)(const void *)(page + s->layout.v);
+    t->k = page;
+    t->v = page + s->layout.v;
     t->k_scale = (const float *)(const void *)(page + s->layout.k_scale);
     t->v_scale = (const float *)(const void *)(page + s->layout.v_scale);
+    t->first = (const float *)(const void *)(page + s->layout.k_first);
     for (size_t i = 0; i < TOKENS; i += VL)
         v_store(t->score + i, v_load(t->k_scale + i) * scale);
-    if (type == TEG_KV_I8) {
-        view_bytes(s, page, t);
+    if (attend_byte_values(type)) {
+        view_byte_values(s, t);
         return;
     }
     if (type != TEG_KV_I16) {
@@ -437,66 +166,165 @@ TEG_INLINE void view_page(const enum teg_kv_type type, const struct attend *s, s
     t->weight_unit = weight_integers(t, 0, TOKENS, t->weight);
 }
 
-static void start_row(enum teg_kv_type type, struct attend *s, size_t row)
+/* ---- ranges ---- */
+
+/* A part of the scratch, in whole vectors. */
+static void *take(float **at, size_t n_floats)
+{
+    float *const p = *at;
+    *at += attend_round(n_floats, LANES);
+    return p;
+}
+
+static void take_sums(float **at, size_t stride, struct seen_sums *sums)
+{
+    sums->top = take(at, ROW_SLOTS);
+    sums->sum = take(at, MOST_ROWS * LANES);
+    sums->out = take(at, MOST_ROWS * stride);
+}
+
+/* Nothing seen. */
+static void start_sums(const struct attend *s, const struct seen_sums *sums)
+{
+    for (size_t i = 0; i < ROW_SLOTS; i += VL)
+        v_store(sums->top + i, v_set(-INFINITY));
+    memset(sums->sum, 0, (s->n_rows + 1) * LANES * sizeof *sums->sum);
+    memset(sums->out, 0, (s->n_rows + 1) * s->stride * sizeof *sums->out);
+}
+
+/* Nothing seen but the sinks. Without sinks a row starts with its first range. */
+static void start_all(const struct attend *s)
+{
+    if (!s->a->sinks)
+        return;
+    start_sums(s, &s->all);
+    for (size_t row = 0; row < s->n_rows; row++) {
+        s->all.top[row] = s->a->sinks[row % s->a->group] * LOG2E;
+        s->all.sum[row * LANES] = 1.0f;
+    }
+}
+
+/* Sums of the next range join those of a row. What a row gets must not hang on ranges that only others see. */
+static void join_row(const struct attend *s, size_t range, size_t row, float here, const float *sum, const float *out)
+{
+    const struct teg_attention_args *const a = s->a;
+    const size_t position = a->first_position + row / a->group, seen_from = first_key(a, position);
+    float *const all_sum = s->all.sum + row * LANES, *const all_out = s->all.out + row * s->stride;
+    const float old = s->all.top[row];
+    if (position < range * TEG_RANGE_TOKENS || seen_from >= (range + 1) * TEG_RANGE_TOKENS)
+        return;
+    if (!a->sinks && seen_from >= range * TEG_RANGE_TOKENS) {
+        s->all.top[row] = here;
+        memcpy(all_sum, sum, LANES * sizeof *sum);
+        memcpy(all_out, out, s->stride * sizeof *out);
+        return;
+    }
+    const vf one = v_set(1.0f);
+    const vf before = here > old ? v_exp2(v_set(old - here)) : one, ours = here > old ? one : v_exp2(v_set(here - old));
+    s->all.top[row] = here > old ? here : old;
+    for (size_t j = 0; j < LANES; j += VL)
+        v_store(all_sum + j, v_fma(v_load(sum + j), ours, v_load(all_sum + j) * before));
+    for (size_t c = 0; c < s->stride; c += VL)
+        v_store(all_out + c, v_fma(v_load(out + c), ours, v_load(all_out + c) * before));
+}
+
+/* All rows; the range is in s->here_range. The first one is all there is. */
+static void join_range(struct attend *s, size_t range)
+{
+    if (!s->a->sinks && range == first_key(s->a, s->a->first_position) / TEG_RANGE_TOKENS) {
+        const struct seen_sums all = s->here_range;
+        s->here_range = s->all;
+        s->all = all;
+        return;
+    }
+    for (size_t row = 0; row < s->n_rows; row++)
+        join_row(s, range, row, s->here_range.top[row], s->here_range.sum + row * LANES,
+                 s->here_range.out + row * s->stride);
+}
+
+/* Where the state of a row lies (teg_attend_state_floats): out, sums, top. */
+static size_t state_at(const struct attend *s, size_t row)
+{
+    const struct teg_attention_args *const a = s->a;
+    return row / a->group * a->state_stride + row % a->group * teg_attend_state_floats(a->head_width);
+}
+
+static void write_state(const struct attend *s, const struct seen_sums *sums)
+{
+    for (size_t row = 0; row < s->n_rows; row++) {
+        float *const state = s->a->state + state_at(s, row);
+        memcpy(state, sums->out + row * s->stride, s->stride * sizeof *state);
+        memcpy(state + s->stride, sums->sum + row * LANES, LANES * sizeof *state);
+        state[s->stride + LANES] = sums->top[row];
+    }
+}
+
+static void read_state(const struct attend *s, const struct seen_sums *sums)
+{
+    for (size_t row = 0; row < s->n_rows; row++) {
+        const float *const state = s->a->state + state_at(s, row);
+        memcpy(sums->out + row * s->stride, state, s->stride * sizeof *state);
+        memcpy(sums->sum + row * LANES, state + s->stride, LANES * sizeof *state);
+        sums->top[row] = state[s->stride + LANES];
+    }
+}
+
+/* ---- a call ---- */
+
+static void start_row(enum teg_kv_type type, const struct attend *s, size_t row)
 {
     const struct teg_attention_args *const a = s->a;
     const float *const q = a->q + row / a->group * a->q_stride + row % a->group * a->head_width;
-    const float scale = type == TEG_KV_I8 ? byte_query(s, q, row, score_factor(a))
-                                          : round_query(q, a->head_width, 2 * s->n_pairs,
-                                                        query_unit(type, a->head_width), s->q + row * 2 * s->n_pairs);
-    const bool bad = isnan(scale);
-    s->unit[row] = bad ? 1.0f : scale;
-    s->top[row] = a->sinks ? a->sinks[row % a->group] * LOG2E : -INFINITY;
-    s->sum[row * LANES] = bad ? NAN : a->sinks ? 1.0f : 0.0f;
+    s->unit[row] = attend_byte_keys(type)
+                       ? byte_query(s, q, row, score_factor(a))
+                       : round_query(q, a->head_width, 2 * s->q_words, query_unit(type, a->head_width),
+                                     (int16_t *)s->q + row * 2 * s->q_words);
 }
 
-/* Cuts the scratch (teg_attend_scratch_floats) into parts, each a multiple of 16 floats. */
+/* Cuts the scratch (teg_attend_scratch_floats) into parts. */
 static void cut_scratch(enum teg_kv_type type, struct attend *s)
 {
     const struct attend_layout l = s->layout;
     float *at = s->a->scratch;
-    if (type == TEG_KV_I8) {
-        s->q_float = at, at += MOST_ROWS * l.w16;
-        s->shift = at, at += ROW_SLOTS;
-        s->reference = at, at += ROW_SLOTS;
-        s->start = (int32_t *)(void *)at, at += ROW_SLOTS;
-        s->v_sums = (int32_t *)(void *)at, at += l.w16;
-        s->zeros = at, at += TOKENS;
+    s->scores = take(&at, MOST_ROWS * TOKENS);
+    s->weights = take(&at, MOST_ROWS * TOKENS / 2);
+    take_sums(&at, s->stride, &s->here_range);
+    s->q = take(&at, MOST_ROWS * s->q_words);
+    float **const slots[] = {&s->unit, &s->here_top, &s->before, &s->here, &s->shift, &s->reference};
+    for (size_t i = 0; i < sizeof slots / sizeof *slots; i++)
+        *slots[i] = take(&at, ROW_SLOTS);
+    s->start = take(&at, ROW_SLOTS);
+    s->zeros = take(&at, TOKENS);
+    s->v_sums = take(&at, l.w16);
+    if (attend_byte_keys(type)) {
+        s->q_float = take(&at, MOST_ROWS * l.w16);
     } else {
-        s->k = (int16_t *)(void *)at, at += l.w32 * TOKENS / 2;
-        s->v = (int16_t *)(void *)at, at += l.w32 * TOKENS / 2;
+        s->k = take(&at, l.w32 * TOKENS / 2);
+        s->v = take(&at, l.w32 * TOKENS / 2);
     }
-    s->scores = at, at += MOST_ROWS * TOKENS;
-    s->weights = (int16_t *)(void *)at, at += MOST_ROWS * TOKENS / 2;
-    s->out = at, at += MOST_ROWS * l.w32;
-    s->sum = at, at += MOST_ROWS * LANES;
-    s->q = (int16_t *)(void *)at, at += MOST_ROWS * l.w32 / 2;
-    s->unit = at, at += ROW_SLOTS;
-    s->top = at, at += ROW_SLOTS;
-    s->here_top = at, at += ROW_SLOTS;
-    s->before = at, at += ROW_SLOTS;
-    s->here = at;
+    take_sums(&at, s->stride, &s->all);
 }
 
-/* Starts every row: nothing seen, or only its sink. */
-static void attend_start(enum teg_kv_type type, const struct teg_attention_args *a, struct attend *s)
+static struct attend open_call(enum teg_kv_type type, const struct teg_attention_args *a)
 {
     const struct attend_layout l = attend_layout(type, a->head_width);
-    const bool i8 = type == TEG_KV_I8, whole_vectors = i8 || type == TEG_KV_I16;
-    *s = (struct attend){.a = a, .layout = l, .n_rows = a->n_tokens * a->group};
-    s->n_pairs = (type == TEG_KV_I16 ? l.w2 : l.w32) / 2;
-    s->stride = whole_vectors ? l.w16 : l.w32;
-    cut_scratch(type, s);
-    memset(s->out, 0, (s->n_rows + 1) * s->stride * sizeof *s->out);
-    memset(s->sum, 0, (s->n_rows + 1) * LANES * sizeof *s->sum);
-    if (i8) {
-        start_bytes(s);
-    } else {
-        memset(s->q + s->n_rows * 2 * s->n_pairs, 0, 2 * s->n_pairs * sizeof *s->q);
-        memset(s->weights + s->n_rows * TOKENS, 0, TOKENS * sizeof *s->weights);
-    }
-    for (float *p = s->unit; p < s->here + ROW_SLOTS; p++)
-        *p = 0;
+    const bool expanded = type == TEG_KV_Q8 || type == TEG_KV_Q4;
+    struct attend s = {.a = a, .layout = l, .n_rows = a->n_tokens * a->group};
+    s.q_words = attend_byte_keys(type) ? l.w4 / 4 : (expanded ? l.w32 : l.w2) / 2;
+    s.stride = expanded ? l.w32 : l.w16;
+    cut_scratch(type, &s);
+    return s;
+}
+
+/* Rounds the queries; zeros elsewhere, spare row included. */
+static void start_queries(enum teg_kv_type type, const struct attend *s)
+{
+    const size_t w16 = s->layout.w16;
+    memset((char *)s->q + s->n_rows * 4 * s->q_words, 0, 4 * s->q_words);
+    memset((char *)s->weights + s->n_rows * weight_row_bytes(attend_byte_values(type)), 0, 2 * TOKENS);
+    memset(s->unit, 0, (size_t)((char *)(s->zeros + TOKENS) - (char *)s->unit));
+    if (attend_byte_keys(type))
+        memset(s->q_float + s->n_rows * w16, 0, w16 * sizeof *s->q_float);
     for (size_t row = 0; row < s->n_rows; row++)
         start_row(type, s, row);
 }
@@ -505,60 +333,131 @@ static void attend_finish(enum teg_kv_type type, const struct attend *s)
 {
     const struct teg_attention_args *const a = s->a;
     for (size_t row = 0; row < s->n_rows; row++) {
-        float *const from = s->out + row * s->stride;
-        if (type == TEG_KV_I8)
+        float *const from = s->all.out + row * s->stride;
+        if (attend_byte_values(type))
             turn(from, s->stride, turn_block(a->head_width));
-        const float sum = sum_lanes(s->sum + row * LANES);
+        const float sum = sum_lanes(s->all.sum + row * LANES);
         float *const out = a->out + row / a->group * a->out_stride + row % a->group * a->head_width;
         for (size_t c = 0; c < a->head_width; c += VL)
             v_store_n(out + c, v_load(from + c) / sum, a->head_width - c);
     }
 }
 
+/* A copy of attend_tile for each pair of products, and for tiles that all rows see whole. */
+#define TILE(name, byte_keys, byte_values)                                                                             \
+    static void name(bool whole, const struct attend *s, const struct page_view *t)                                    \
+    {                                                                                                                  \
+        if (whole)                                                                                                     \
+            attend_tile(false, byte_keys, byte_values, s, t);                                                          \
+        else                                                                                                           \
+            attend_tile(true, byte_keys, byte_values, s, t);                                                           \
+    }
+TILE(word_tile, false, false)
+TILE(mixed_tile, false, true)
+TILE(byte_tile, true, true)
+#undef TILE
+
+/* Tiles `tile` … end - 1, of one range, into s->here_range. */
+TEG_INLINE void attend_range(const enum teg_kv_type type, struct attend *s, size_t tile, size_t end)
+{
+    struct page_view t;
+    start_sums(s, &s->here_range);
+    for (; tile < end; tile++) {
+        view_page(type, s, tile, &t);
+        const bool whole = look(s, tile);
+        (attend_byte_keys(type) ? byte_tile : attend_byte_values(type) ? mixed_tile : word_tile)(whole, s, &t);
+    }
+}
+
 TEG_INLINE void attend(const enum teg_kv_type type, const struct teg_attention_args *a)
 {
-    struct attend s;
-    struct page_view t;
     if (a->n_tokens == 0)
         return;
-    attend_start(type, a, &s);
-    const size_t last = a->first_position + a->n_tokens - 1;
-    for (size_t tile = first_key(a, a->first_position) / TOKENS; tile <= last / TOKENS; tile++) {
-        view_page(type, &s, tile, &t);
-        const bool whole = look(&s, tile);
-        if (type == TEG_KV_I8)
-            (whole ? attend_bytes_whole : attend_bytes_edge)(&s, &t);
-        else
-            (whole ? attend_whole : attend_edge)(&s, &t);
+    struct attend s = open_call(type, a);
+    const size_t end = (a->first_position + a->n_tokens - 1) / TOKENS + 1;
+    size_t tile = first_key(a, a->first_position) / TOKENS;
+    start_queries(type, &s);
+    if (a->state) {
+        const size_t first = a->range * RANGE_TILES, stop = first + RANGE_TILES;
+        attend_range(type, &s, tile > first ? tile : first, stop < end ? stop : end);
+        write_state(&s, &s.here_range);
+        return;
+    }
+    start_all(&s);
+    while (tile < end) {
+        const size_t range = tile / RANGE_TILES, next = (range + 1) * RANGE_TILES, stop = next < end ? next : end;
+        attend_range(type, &s, tile, stop);
+        join_range(&s, range);
+        tile = stop;
     }
     attend_finish(type, &s);
 }
 
-static void attend_i16(const struct teg_attention_args *a)
+static void join(enum teg_kv_type type, const struct teg_attention_args *a, const float *states, size_t n_ranges,
+                 size_t range_stride)
 {
-    attend(TEG_KV_I16, a);
+    const size_t last = (a->first_position + a->n_tokens - 1) / TEG_RANGE_TOKENS;
+    if (a->range > last)
+        return;
+    struct attend s = open_call(type, a);
+    if (a->range <= first_key(a, a->first_position) / TEG_RANGE_TOKENS)
+        start_all(&s);
+    else
+        read_state(&s, &s.all);
+    for (size_t i = 0; i < n_ranges; i++)
+        for (size_t row = 0; row < s.n_rows; row++) {
+            const float *const state = states + i * range_stride + state_at(&s, row);
+            join_row(&s, a->range + i, row, state[s.stride + LANES], state + s.stride, state);
+        }
+    if (a->range + n_ranges > last)
+        attend_finish(type, &s);
+    else
+        write_state(&s, &s.all);
 }
 
-static void attend_q8(const struct teg_attention_args *a)
+TEG_INLINE void append(const enum teg_kv_type type, const struct teg_kv_append_args *a)
 {
-    attend(TEG_KV_Q8, a);
+    const struct attend_layout l = attend_layout(type, a->head_width);
+    for (size_t t = 0; t < a->n_tokens; t++) {
+        const size_t position = a->first_position + t, slot = position % TOKENS;
+        char *const page = (char *)a->pages[position / TOKENS] + a->page_offset_bytes;
+        const float *const k = a->k + t * a->k_stride, *const v = a->v + t * a->v_stride;
+        (attend_byte_keys(type) ? append_byte_key : append_word_key)(&l, k, a->head_width, page, slot);
+        (attend_byte_values(type) ? append_byte_value : append_word_value)(&l, v, a->head_width, page, slot);
+    }
 }
 
-static void attend_q4(const struct teg_attention_args *a)
-{
-    attend(TEG_KV_Q4, a);
-}
+/* ---- the record ---- */
 
-static void attend_i8(const struct teg_attention_args *a)
-{
-    attend(TEG_KV_I8, a);
-}
+#define ENTRIES(name, type, pack)                                                                                      \
+    static void append_##name(const struct teg_kv_append_args *a)                                                      \
+    {                                                                                                                  \
+        pack(type, a);                                                                                                 \
+    }                                                                                                                  \
+    static void attend_##name(const struct teg_attention_args *a)                                                      \
+    {                                                                                                                  \
+        attend(type, a);                                                                                               \
+    }                                                                                                                  \
+    static void join_##name(const struct teg_attention_args *a, const float *states, size_t n, size_t stride)          \
+    {                                                                                                                  \
+        join(type, a, states, n, stride);                                                                              \
+    }
+ENTRIES(i16, TEG_KV_I16, append)
+ENTRIES(k16v8, TEG_KV_K16V8, append)
+ENTRIES(i8, TEG_KV_I8, append)
+ENTRIES(q8, TEG_KV_Q8, append_quantized)
+ENTRIES(q4, TEG_KV_Q4, append_quantized)
 
+#define ENTRY(name)                                                                                                    \
+    {                                                                                                                  \
+        "attend_" #name "_" ATTEND_SUFFIX, append_##name, attend_##name, join_##name                                   \
+    }
 const struct teg_attend_row ATTEND_ROW = {.isa = ATTEND_ISA,
                                           .fast = ATTEND_FAST,
                                           .of = {
-                                              [TEG_KV_I16] = {"attend_i16_" ATTEND_SUFFIX, append_i16, attend_i16},
-                                              [TEG_KV_I8] = {"attend_i8_" ATTEND_SUFFIX, append_i8, attend_i8},
-                                              [TEG_KV_Q8] = {"attend_q8_" ATTEND_SUFFIX, append_q8, attend_q8},
-                                              [TEG_KV_Q4] = {"attend_q4_" ATTEND_SUFFIX, append_q4, attend_q4},
+                                              [TEG_KV_I16] = ENTRY(i16),
+                                              [TEG_KV_K16V8] = ENTRY(k16v8),
+                                              [TEG_KV_I8] = ENTRY(i8),
+                                              [TEG_KV_Q8] = ENTRY(q8),
+                                              [TEG_KV_Q4] = ENTRY(q4),
                                           }};

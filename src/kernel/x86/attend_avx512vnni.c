@@ -8,7 +8,7 @@
 #define ATTEND_NV 4
 #define ATTEND_ROW teg_attend_avx512vnni
 #define ATTEND_ISA TEG_ISA_AVX512VNNI
-#define ATTEND_FAST TEG_KV_I16
+#define ATTEND_FAST TEG_KV_K16V8
 #define ATTEND_SUFFIX "avx512vnni"
 
 static inline vi v_pairs(vi s, vi a, vi b)

@@ -3,7 +3,7 @@
 
 #define ATTEND_ROW teg_attend_avxvnni
 #define ATTEND_ISA TEG_ISA_AVXVNNI
-#define ATTEND_FAST TEG_KV_I16
+#define ATTEND_FAST TEG_KV_K16V8
 #define ATTEND_SUFFIX "avxvnni"
 
 static inline vi v_pairs(vi s, vi a, vi b)
