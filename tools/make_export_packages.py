@@ -109,6 +109,15 @@ class Keep(Base):
         return self.run(input_ids, causal + padding, torch.arange(n)[None])
 
 
+class Counted(Base):
+    def forward(self, input_ids, attention_mask):
+        n = input_ids.shape[-1]
+        positions = (attention_mask.long().cumsum(-1) - 1).clamp(min=0).masked_fill(attention_mask == 0, 1)
+        causal = torch.triu(torch.full((n, n), LOWEST), diagonal=1)[None, None]
+        padding = (1.0 - attention_mask[:, None, None, :].float()) * LOWEST
+        return self.run(input_ids, torch.clamp(causal + padding, min=LOWEST), positions)
+
+
 class Stateful(Base):
     def __init__(self, model):
         super().__init__(model)
@@ -190,6 +199,8 @@ def interfaces():
            ct.target.iOS17, full)
     yield ("keep", "qwen3", Keep, [tensor(n, (1, all_), np.int32) for n in ("input_ids", "attention_mask")],
            (zeros(1, 8, dtype=ids), torch.ones(1, 8, dtype=ids)), None, [], ct.target.iOS16, half)
+    yield ("counted", "llama", Counted, [tensor(n, (1, all_), np.int32) for n in ("input_ids", "attention_mask")],
+           (zeros(1, 8, dtype=ids), torch.ones(1, 8, dtype=ids)), None, [], ct.target.iOS17, half)
     yield ("partial", "phi4", Stateful, [tensor(n, (1, some), np.int32) for n in ("input_ids", "position_ids")],
            (zeros(1, 8, dtype=ids), torch.arange(8, dtype=ids)[None]), states, [], ct.target.iOS18, half)
     yield ("growing", "llama", Growing,

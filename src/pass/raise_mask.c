@@ -6,6 +6,7 @@
 #include "pass/raise_int.h"
 
 enum { FAR_BELOW = -10000 }; /* what hides a key when it is added to a score */
+enum { LARGEST_HALF = 65504 };
 
 /* Slots from a constant 0, 1, 2, … or from what is slots already. */
 static bool as_slots(struct raiser *r, const struct meaning *x, struct meaning *slots)
@@ -243,6 +244,10 @@ static void rule_select(struct raiser *r, struct meaning *m)
         *m = *a; /* ids and positions are never negative */
     } else if (cond->kind == NEGATIVE && b->kind == cond->a->kind && b->add == cond->a->add) {
         *m = *b;
+    } else if (cond->kind == VISIBLE && !cond->causal && a->kind == POSITIONS) {
+        *m = *a; /* where there is no token, any will do */
+    } else if (cond->kind == HIDDEN && !cond->causal && b->kind == POSITIONS) {
+        *m = *b;
     } else if (cond->kind == VISIBLE && filled_with(r, b, &hidden) && hidden <= FAR_BELOW) {
         if (a->kind == MASK) {
             both(r, m, a, cond, MASK);
@@ -268,6 +273,25 @@ static void rule_select(struct raiser *r, struct meaning *m)
     } else {
         teg_raise_no(r, m, "expected a mask or a guard against negative indices, found another condition");
     }
+}
+
+/* How many of a caller's ones there are up to each: positions from 1 on, where a call has the whole sequence. */
+static void rule_cumsum(struct raiser *r, struct meaning *m)
+{
+    const struct meaning *const x = teg_raise_arg(r, "x");
+    int64_t axis = 0;
+    uint32_t n;
+    if (teg_raise_arg(r, "axis"))
+        (void)teg_raise_numbers(r, "axis", &axis, 1, &n);
+    axis = axis < 0 ? axis + x->view.rank : axis;
+    const struct factor *const f = axis >= 0 ? teg_view_single(&x->view, (uint32_t)axis) : NULL;
+    if (x->kind != VISIBLE || x->causal || x->window || !r->is_whole || !f || f->axis != AXIS_SLOTS ||
+        teg_view_total(&x->view) != 1 || teg_raise_bool(r, "exclusive", false) || teg_raise_bool(r, "reverse", false)) {
+        teg_raise_no(r, m, "expected the sums of a mask [1, T] of ones, found another value");
+        return;
+    }
+    *m = (struct meaning){.kind = POSITIONS, .add = 1, .view = x->view};
+    m->view.factors[0].axis = AXIS_TOKENS;
 }
 
 /* Clamps: of ids and positions, which are in their ranges anyway; of the largest of a row. */
@@ -346,8 +370,27 @@ bool teg_raise_mask_binary(struct raiser *r, struct meaning *m, const struct mea
     return false;
 }
 
+/* Bounds that nothing passes: of positions from below, of masks 0 and far below. */
+static void rule_clip(struct raiser *r, struct meaning *m)
+{
+    const struct meaning *const x = teg_raise_arg(r, "x"), *const low = teg_raise_arg(r, "alpha"),
+                                *const high = teg_raise_arg(r, "beta");
+    float alpha, beta;
+    const bool known = low && high && teg_raise_scalar(r, low, &alpha) && teg_raise_scalar(r, high, &beta);
+    const bool counts = x->kind == POSITIONS && x->add >= 0;
+    if (known &&
+        ((counts && alpha <= 0 && beta >= LARGEST_HALF) || (x->kind == MASK && alpha <= FAR_BELOW && beta >= 0)))
+        *m = *x;
+    else
+        teg_raise_no(r, m, "expected positions from 0 on or a mask within its bounds, found another clamp");
+}
+
 const struct teg_raise_row teg_raise_mask_rows[] = {
-    {"less", rule_compare},  {"less_equal", rule_compare}, {"greater", rule_compare}, {"greater_equal", rule_compare},
-    {"equal", rule_compare}, {"not_equal", rule_compare},  {"logical_not", rule_not}, {"logical_and", rule_and},
-    {"select", rule_select}, {"maximum", rule_clamp},      {"minimum", rule_clamp},   {NULL, NULL},
+    {"less", rule_compare},    {"less_equal", rule_compare},
+    {"greater", rule_compare}, {"greater_equal", rule_compare},
+    {"equal", rule_compare},   {"not_equal", rule_compare},
+    {"logical_not", rule_not}, {"logical_and", rule_and},
+    {"cumsum", rule_cumsum},   {"clip", rule_clip},
+    {"select", rule_select},   {"maximum", rule_clamp},
+    {"minimum", rule_clamp},   {NULL, NULL},
 };

@@ -23,6 +23,7 @@ exports[] = {
     {"whole", true, "input      inputIds: token ids [1, ?]"}, /* no states: the whole text in every call, iOS 16 */
     {"whole_fixed", true, "tokens     T = 24 a call in the package; any number here"}, /* of one size, all folded */
     {"keep", true, "input      attention_mask: 1 for each token there is"},            /* Hugging Face's mask of ones */
+    {"counted", true, "input      attention_mask: 1 for each token there is"},         /* positions counted from them */
     {"partial", true, "state      k_cache: 2 caches of keys or values, 32 slots"},     /* 3/4 of a head rotated */
     {"growing", true, "output     present_keys: the next call's past_keys"},           /* caches in and out, iOS 16 */
     {"kept", true, "input      update_mask: 1 where the call writes"},                 /* of a fixed size, by mask */
