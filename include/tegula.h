@@ -117,9 +117,9 @@ typedef bool (*teg_progress_fn)(void *ctx, uint64_t done, uint64_t total);
 struct teg_model;
 
 enum teg_mode {
-    TEG_MODE_AUTO = 0,     /* the fastest mode that this version has for the model */
-    TEG_MODE_EXACT,        /* decoded weights, fp32 accumulation: the truth */
-    TEG_MODE_FAST,         /* int8 activations; float weights are rounded to int8 in blocks of 32 (automatic keeps them) */
+    TEG_MODE_AUTO = 0, /* the fastest mode that this version has for the model */
+    TEG_MODE_EXACT,    /* decoded weights, fp32 accumulation: the truth */
+    TEG_MODE_FAST,     /* int8 activations; float weights are rounded to int8 in blocks of 32 (automatic keeps them) */
     TEG_MODE_EMULATE_FP16, /* exact, and the result of every op is rounded to fp16, as on a device; a Core ML package
                               runs op by op as its program says. See teg_session_overflow(). */
 };

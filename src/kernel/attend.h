@@ -2,8 +2,9 @@
  *
  * A record fills one KV type: how tokens are packed into a page, and attention of query rows over such pages. Pages of
  * f32, f16 and bf16 go to the slots of kernels.h, which compute in fp32. Pages of i16, q8 and q4 hold integers with
- * scales and are multiplied as 16-bit integers (VPDPWSSD, VPMADDWD), pages of i8 as bytes (VPDPBUSD, SDOT): twice the
- * rate of fp32 on every x86 of the last ten years, sums of products that are exact, and no overflow by construction.
+ * scales and are multiplied as 16-bit integers (VPDPWSSD, VPMADDWD), pages of i8 as bytes (VPDPBUSD, SDOT), k16v8 has
+ * keys of the former kind and values of the latter: twice the rate of fp32 and more on every x86 of the last ten years,
+ * sums of products that are exact, and no overflow by construction.
  * Not taken: fp16 FMA (the same rate where it exists, but sums of 11 bits that need spilling every few products) and
  * bf16 dot products (the same rate on AMD, a quarter of it on Intel before AMX, and 8 bits of precision).
  *
@@ -22,7 +23,7 @@
  * that suffices for 127; w times the v token's scale: to 1/255 of the tile's greatest. Worst case, turned: |error| <=
  * Σ_tiles P · 64/510 · 127 + 2·r·Σ w/Σw · V + Σ w/Σw · V/254, where P is the tile's greatest w · scale of v over the
  * sum of all w, and r = |scale| · max|q| / 254 · Σ|k - reference| (+ 2^-13, the error of 2^x). Values beyond 2^46 count
- * as not finite.
+ * as not finite. k16v8: q and k as in i16, v and w as in i8.
  *
  * Rows with FMA agree bit for bit with one another, so which one runs is a question of speed only and may be answered
  * by a measurement. A query, key or value with a component that is not finite makes NaN of every row that sees it.
