@@ -10,6 +10,7 @@
  *   v_table(p)           the 16 bytes at p in every lane of 16
  *   v_lut(t, i)          byte i of the lane's 16 bytes of t for each byte of i (0 … 15)
  *   v_codes(p, v, zero)  may be given: see below
+ *   v_ranges(x, &b, &a)  may be given: how far VL groups of 32 values at x reach below and above 0, a lane each
  *
  * For each panel of 32 columns: unpack 16 groups of k to bytes and float scales in the first-level cache, run all rows
  * of activations over them, six at a time, go on with the next 16 groups. Sums wait in scratch between, which changes
@@ -501,23 +502,16 @@ TEG_INLINE int32_t v_codes(int8_t *dst, vf v, float zero)
 }
 #endif
 
-/* One group of finite values; what it leaves over goes to rest[32] where that is not NULL (a constant). */
-TEG_INLINE void quantize_group(const float *x, struct gemm_group *dst, float *rest)
+/* The codes of one group of finite values; what they leave over goes to rest[32] where that is not NULL (a constant).
+ */
+TEG_INLINE void put_codes(const float *x, struct gemm_group *dst, float step, float inverse, float zero, float *rest)
 {
-    vf least = {0}, greatest = {0};
-    for (size_t i = 0; i < TEG_QGEMM_GROUP; i += VL) {
-        least = v_max(-f_load(x + i), least);
-        greatest = v_max(f_load(x + i), greatest);
-    }
-    const float below = v_hmax(least), above = v_hmax(greatest);
-    const float step = above * (1.0f / 255) + below * (1.0f / 255);
     if (!(step >= GEMM_SMALLEST)) {
         memset(dst, 0, sizeof *dst);
         if (rest)
             memcpy(rest, x, TEG_QGEMM_GROUP * sizeof *x);
         return;
     }
-    const float inverse = 1.0f / step, zero = clamp_byte(nearest(v_set(below * inverse - 128)))[0];
     int32_t sums[2] = {0}; /* of u, in halves */
     for (size_t i = 0; i < TEG_QGEMM_GROUP; i += VL) {
         sums[i / 16] += v_codes(dst->u + i, f_load(x + i) * inverse, zero);
@@ -533,21 +527,50 @@ TEG_INLINE void quantize_group(const float *x, struct gemm_group *dst, float *re
     dst->pair_low = ((uint32_t)-z & 0xffff) | (uint32_t)-half << 16;
 }
 
+TEG_INLINE vf zeros_of(vf below, vf inverse)
+{
+    return clamp_byte(nearest(below * inverse - 128));
+}
+
+TEG_INLINE void quantize_group(const float *x, struct gemm_group *dst, float *rest)
+{
+    vf least = {0}, greatest = {0};
+    for (size_t i = 0; i < TEG_QGEMM_GROUP; i += VL) {
+        least = v_max(-f_load(x + i), least);
+        greatest = v_max(f_load(x + i), greatest);
+    }
+    const float below = v_hmax(least), above = v_hmax(greatest);
+    const float step = above * (1.0f / 255) + below * (1.0f / 255), inverse = 1.0f / step;
+    put_codes(x, dst, step, inverse, zeros_of(v_set(below), v_set(inverse))[0], rest);
+}
+
+/* n groups of finite values that lie side by side, to places `stride_bytes` apart. */
+TEG_INLINE void quantize_groups(const float *x, size_t n, char *dst, size_t stride_bytes)
+{
+#ifdef v_ranges
+    /* One after the other, each would wait for the reduction and the division of its own. */
+    for (; n >= VL; n -= VL) {
+        vf below, above;
+        float steps[VL], inverses[VL], zeros[VL];
+        v_ranges(x, &below, &above);
+        const vf step = above * (1.0f / 255) + below * (1.0f / 255), inverse = 1.0f / step;
+        f_store(steps, step);
+        f_store(inverses, inverse);
+        f_store(zeros, zeros_of(below, inverse));
+        for (size_t i = 0; i < VL; i++, x += TEG_QGEMM_GROUP, dst += stride_bytes)
+            put_codes(x, (struct gemm_group *)(void *)dst, steps[i], inverses[i], zeros[i], NULL);
+    }
+#endif
+    for (; n > 0; n--, x += TEG_QGEMM_GROUP, dst += stride_bytes)
+        quantize_group(x, (struct gemm_group *)(void *)dst, NULL);
+}
+
 /* A row with NaN or infinity in it: every output becomes NaN. */
 static void poison_row(struct gemm_group *dst, size_t n_groups)
 {
     memset(dst, 0, n_groups * sizeof *dst);
     for (size_t g = 0; g < n_groups; g++)
         dst[g].scale = dst[g].sum = NAN;
-}
-
-/* One group; NaN or infinity in it make NaN of every output of the row. */
-static void quantize_finite(const float *x, struct gemm_group *dst)
-{
-    if (probe_of(x, TEG_QGEMM_GROUP) != 0)
-        poison_row(dst, 1);
-    else
-        quantize_group(x, dst, NULL);
 }
 
 static void gemm_quantize(const float *x, size_t x_stride, void *dst, size_t dst_stride_bytes, uint32_t terms,
@@ -560,8 +583,7 @@ static void gemm_quantize(const float *x, size_t x_stride, void *dst, size_t dst
         if (probe_of(x, k) != 0)
             poison_row(first, n_groups * terms);
         else if (terms == 1)
-            for (size_t g = 0; g < n_groups; g++)
-                quantize_group(x + g * TEG_QGEMM_GROUP, &first[g], NULL);
+            quantize_groups(x, n_groups, (char *)first, sizeof *first);
         else
             for (size_t g = 0; g < n_groups; g++) {
                 quantize_group(x + g * TEG_QGEMM_GROUP, &first[g], rest);
@@ -631,11 +653,19 @@ static size_t gemm_columns(const struct teg_qgemm_args *a, size_t n)
 static void gemm_store_glu(const struct teg_qgemm_args *a, size_t token, size_t n_tokens, size_t n, float *gate,
                            const float *up)
 {
+    char *dst =
+        (char *)a->y_groups + token * a->y_groups_stride_bytes + n / TEG_QGEMM_GROUP * sizeof(struct gemm_group);
     a->glu(gate, COLUMNS, up, COLUMNS, gate, COLUMNS, n_tokens, COLUMNS);
-    for (size_t t = 0; t < n_tokens; t++, gate += COLUMNS) {
-        struct gemm_group *const dst =
-            (struct gemm_group *)(void *)((char *)a->y_groups + (token + t) * a->y_groups_stride_bytes);
-        quantize_finite(gate, dst + n / TEG_QGEMM_GROUP);
+    if (probe_of(gate, n_tokens * COLUMNS) == 0) {
+        quantize_groups(gate, n_tokens, dst, a->y_groups_stride_bytes);
+        return;
+    }
+    for (size_t t = 0; t < n_tokens; t++, gate += COLUMNS, dst += a->y_groups_stride_bytes) {
+        struct gemm_group *const group = (struct gemm_group *)(void *)dst;
+        if (probe_of(gate, COLUMNS) != 0)
+            poison_row(group, 1);
+        else
+            quantize_group(gate, group, NULL);
     }
 }
 

@@ -53,4 +53,35 @@ static inline int32_t v_codes(int8_t *dst, vf v, float zero)
 }
 #define v_codes v_codes
 
+/* Lane i: the largest of lane group i, of 16 vectors: neighbours are joined, then pairs, then quarters. */
+static inline __m512 largest_of_each(const __m512 v[16])
+{
+    __m512 a[8], b[4], c[2];
+    for (int i = 0; i < 8; i++)
+        a[i] = _mm512_max_ps(_mm512_unpacklo_ps(v[2 * i], v[2 * i + 1]), _mm512_unpackhi_ps(v[2 * i], v[2 * i + 1]));
+    for (int i = 0; i < 4; i++) {
+        const __m512d x = _mm512_castps_pd(a[2 * i]), y = _mm512_castps_pd(a[2 * i + 1]);
+        b[i] = _mm512_max_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(x, y)), _mm512_castpd_ps(_mm512_unpackhi_pd(x, y)));
+    }
+    for (int i = 0; i < 2; i++)
+        c[i] = _mm512_max_ps(_mm512_shuffle_f32x4(b[2 * i], b[2 * i + 1], 0x88),
+                             _mm512_shuffle_f32x4(b[2 * i], b[2 * i + 1], 0xdd));
+    return _mm512_max_ps(_mm512_shuffle_f32x4(c[0], c[1], 0x88), _mm512_shuffle_f32x4(c[0], c[1], 0xdd));
+}
+
+/* Of 16 groups of 32 values, a lane each: how far they reach below and above 0. */
+static inline void v_ranges(const float *x, vf *below, vf *above)
+{
+    const __m512 none = _mm512_setzero_ps();
+    __m512 least[16], greatest[16];
+    for (int i = 0; i < 16; i++, x += 32) {
+        const __m512 a = _mm512_loadu_ps(x), b = _mm512_loadu_ps(x + 16);
+        greatest[i] = _mm512_max_ps(_mm512_max_ps(a, b), none);
+        least[i] = _mm512_max_ps(_mm512_sub_ps(none, _mm512_min_ps(a, b)), none);
+    }
+    *below = (vf)largest_of_each(least);
+    *above = (vf)largest_of_each(greatest);
+}
+#define v_ranges v_ranges
+
 #include "kernel/ref/qgemm_tmpl.h"
