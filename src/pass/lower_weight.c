@@ -114,17 +114,22 @@ static enum teg_status make_kept(const struct weight *w, struct teg_arena *arena
     return TEG_OK;
 }
 
+static enum teg_status read_rows(void *ctx, uint64_t row, uint64_t n, float *values, struct teg_error *err)
+{
+    const struct weight *const w = ctx;
+    for (uint64_t r = 0; r < n; r++)
+        TRY(teg_lower_decode(w->value, source_row(w, row + r), values + r * (size_t)w->columns, err));
+    if (w->release && !w->n_orders)
+        w->release(w->release_ctx, w->value, w->begin + row, n);
+    return TEG_OK;
+}
+
 static enum teg_status make_quantized(const struct weight *w, struct teg_arena *arena, struct teg_quantized *made,
                                       struct teg_error *err)
 {
-    const size_t columns = (size_t)w->columns;
-    float *const values = teg_arena_alloc(arena, (size_t)w->rows * columns * sizeof *values);
-    if (!values)
-        return teg_base_fail_memory(err, w->value->name, (size_t)w->rows * columns * sizeof *values);
-    for (uint64_t r = 0; r < w->rows; r++)
-        TRY(teg_lower_decode(w->value, source_row(w, r), values + r * columns, err));
-    return teg_quantize(&w->form.rule, values, w->rows, w->columns, w->importance, w->value->name, NULL, arena, made,
-                        &w->report->report, err);
+    const struct teg_quant_rows source = {read_rows, (void *)(uintptr_t)w};
+    return teg_quantize_rows(&w->form.rule, &source, w->rows, w->columns, w->importance, w->value->name, arena, made,
+                             &w->report->report, err);
 }
 
 static enum teg_status make(const struct teg_mil_deferred *deferred, struct teg_arena *arena,
@@ -276,7 +281,7 @@ static struct weight *find_weight(struct lowerer *l, const struct weight_use *us
     for (size_t i = 0; i < TEG_QUANT_PART_COUNT; i++)
         w->deferred.cost += w->form.parts[i].n_bytes;
     if (w->form.rule.method != TEG_QUANT_F16 && !w->keeps)
-        w->deferred.cost += (size_t)rows * columns * sizeof(float);
+        w->deferred.cost += teg_quant_scratch_bytes(&w->form);
     teg_lower_keep(l, status);
     w->next = all->weights;
     all->weights = w;

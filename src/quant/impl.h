@@ -20,6 +20,7 @@ struct encoding {
     const uint8_t *kept;     /* [rows · columns]: 0 where pruned; NULL: all kept */
     float tail;              /* weight of |value| in its own error; 0: none. See teg_quant_rule.plain */
     const char *name;
+    size_t first_row; /* number of the first row, for messages */
     struct teg_pool *pool;
     size_t n, group_n, n_groups; /* values, values of a group, groups */
     uint8_t *codes;              /* [n], or [n / vector] */
@@ -55,6 +56,12 @@ uint32_t teg_quant_unpack(const uint8_t *packed, size_t i, uint32_t bits);
 /* Sizes of the parts from rule, groups, sparse and n_kept. */
 void teg_quant_size_parts(struct teg_quantized *q);
 
+/* teg_quantize of a matrix whose first row is called `first_row` in messages. */
+enum teg_status teg_quantize_from(const struct teg_quant_rule *rule, const float *values, uint64_t first_row,
+                                  uint64_t rows, uint64_t columns, const float *importance, const char *name,
+                                  struct teg_pool *pool, struct teg_arena *arena, struct teg_quantized *result,
+                                  struct teg_quant_report *report, struct teg_error *err);
+
 /* Which values survive: kept [n] is filled. */
 enum teg_status teg_quant_prune(struct encoding *e, uint8_t *kept, struct teg_error *err);
 enum teg_status teg_quant_linear(struct encoding *e, struct teg_error *err);
@@ -69,7 +76,5 @@ struct teg_kmeans_point {
 };
 size_t teg_kmeans_bytes(size_t n, size_t k);
 void teg_kmeans(const struct teg_kmeans_point *points, size_t n, size_t k, double *centres, void *memory);
-
-/* Errors of each row and the total. */
 
 #endif

@@ -98,6 +98,18 @@ enum teg_status teg_quant_unique_bits(const struct teg_quant_rule *rule, const f
 enum teg_status teg_quantize(const struct teg_quant_rule *rule, const float *values, uint64_t rows, uint64_t columns,
                              const float *importance, const char *name, struct teg_pool *pool, struct teg_arena *arena,
                              struct teg_quantized *result, struct teg_quant_report *report, struct teg_error *err);
+/* The same from a matrix that is read slab by slab, so that no more floats are in memory at once than the rule needs: a
+ * few megabytes where each row stands for itself, else all. The result is teg_quantize's to the last byte. `read` fills
+ * values [n, columns] of rows row … row + n - 1. */
+struct teg_quant_rows {
+    enum teg_status (*read)(void *ctx, uint64_t row, uint64_t n, float *values, struct teg_error *err);
+    void *ctx;
+};
+enum teg_status teg_quantize_rows(const struct teg_quant_rule *rule, const struct teg_quant_rows *source, uint64_t rows,
+                                  uint64_t columns, const float *importance, const char *name, struct teg_arena *arena,
+                                  struct teg_quantized *result, struct teg_quant_report *report, struct teg_error *err);
+/* Bytes that it has at once beside the result. */
+size_t teg_quant_scratch_bytes(const struct teg_quantized *layout);
 /* The values again: rows row … row + n - 1. */
 enum teg_status teg_dequantize(const struct teg_quantized *weight, uint64_t row, uint64_t n, float *values,
                                struct teg_error *err);

@@ -57,7 +57,7 @@ static enum teg_status check_values(struct encoding *e, struct teg_error *err)
             FAIL(err, TEG_ERR_FORMAT,
                  "cannot quantize: %s: row %zu, column %zu: expected a number that fp16 can hold, found %g; mend the "
                  "model or leave this weight out",
-                 e->name, i / (size_t)e->q.columns, i % (size_t)e->q.columns, (double)e->values[i]);
+                 e->name, e->first_row + i / (size_t)e->q.columns, i % (size_t)e->q.columns, (double)e->values[i]);
     }
     const struct teg_quant_rule *const rule = &e->q.rule;
     if (rule->method == TEG_QUANT_PALETTE && rule->table == TEG_QUANT_KMEANS && !rule->plain && square > 0)
@@ -175,11 +175,12 @@ static enum teg_status encode(struct encoding *e, const float *importance, struc
                                             : teg_quant_palette(e, err);
 }
 
-enum teg_status teg_quantize(const struct teg_quant_rule *rule, const float *values, uint64_t rows, uint64_t columns,
-                             const float *importance, const char *name, struct teg_pool *pool, struct teg_arena *arena,
-                             struct teg_quantized *result, struct teg_quant_report *report, struct teg_error *err)
+enum teg_status teg_quantize_from(const struct teg_quant_rule *rule, const float *values, uint64_t first_row,
+                                  uint64_t rows, uint64_t columns, const float *importance, const char *name,
+                                  struct teg_pool *pool, struct teg_arena *arena, struct teg_quantized *result,
+                                  struct teg_quant_report *report, struct teg_error *err)
 {
-    struct encoding e = {.values = values, .name = name, .pool = pool};
+    struct encoding e = {.values = values, .name = name, .pool = pool, .first_row = (size_t)first_row};
     struct teg_quant_report measured;
     TRY(teg_quant_layout(rule, rows, columns, name, &e.q, err));
     e.n = (size_t)(rows * columns);
@@ -198,4 +199,11 @@ enum teg_status teg_quantize(const struct teg_quant_rule *rule, const float *val
     if (report)
         *report = measured;
     return TEG_OK;
+}
+
+enum teg_status teg_quantize(const struct teg_quant_rule *rule, const float *values, uint64_t rows, uint64_t columns,
+                             const float *importance, const char *name, struct teg_pool *pool, struct teg_arena *arena,
+                             struct teg_quantized *result, struct teg_quant_report *report, struct teg_error *err)
+{
+    return teg_quantize_from(rule, values, 0, rows, columns, importance, name, pool, arena, result, report, err);
 }
