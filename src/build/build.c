@@ -19,50 +19,57 @@ struct family {
     const char *name;
     void (*build)(struct teg_builder *b);
     enum pairs pairs;
+    const struct teg_names *names; /* of safetensors; NULL: those of Llama */
 };
 
 static const struct family families[] = {
-    {"llama", "llama", "llama", teg_build_llama, NEIGHBOURS_IN_GGUF},
-    {NULL, "mistral", "llama", teg_build_llama, HALVES},
-    {NULL, "ministral", "llama", teg_build_llama, HALVES},
-    {"smollm3", "smollm3", "smollm3", teg_build_smollm3, NEIGHBOURS_IN_GGUF},
-    {"qwen2", "qwen2", "qwen2", teg_build_qwen2, HALVES},
-    {"qwen3", "qwen3", "qwen3", teg_build_qwen3, HALVES},
-    {"gemma", "gemma", "gemma", teg_build_gemma, HALVES},
-    {"gemma2", "gemma2", "gemma2", teg_build_gemma2, HALVES},
-    {"gemma3", "gemma3_text", "gemma3", teg_build_gemma3, HALVES},
-    {NULL, "gemma3", "gemma3", teg_build_gemma3, HALVES},
-    {"phi3", "phi3", "phi3", teg_build_phi3, HALVES},
-    {"granite", "granite", "granite", teg_build_granite, NEIGHBOURS_IN_GGUF},
-    {NULL, "granitemoehybrid", "granitemoehybrid", teg_build_granite, HALVES},
-    {"olmo2", "olmo2", "olmo2", teg_build_olmo2, HALVES},
-    {NULL, "olmo3", "olmo2", teg_build_olmo2, HALVES},
-    {"exaone", NULL, "exaone", teg_build_llama, HALVES},
-    {"exaone4", "exaone4", "exaone4", teg_build_exaone4, HALVES},
-    {"internlm2", NULL, "internlm2", teg_build_llama, NEIGHBOURS_IN_GGUF},
-    {"minicpm", NULL, "minicpm", teg_build_minicpm, NEIGHBOURS_IN_GGUF},
-    {"ernie4_5", "ernie4_5", "ernie4_5", teg_build_llama, NEIGHBOURS},
-    {"seed_oss", "seed_oss", "seed_oss", teg_build_seed, HALVES},
-    {"chatglm", "glm", "glm", teg_build_glm, NEIGHBOURS},
-    {"glm4", "glm4", "glm4", teg_build_glm4, NEIGHBOURS},
-    {"hunyuan-dense", "hunyuan_v1_dense", "hunyuan-dense", teg_build_hunyuan, HALVES},
+    {"llama", "llama", "llama", teg_build_llama, NEIGHBOURS_IN_GGUF, NULL},
+    {NULL, "mistral", "llama", teg_build_llama, HALVES, NULL},
+    {NULL, "ministral", "llama", teg_build_llama, HALVES, NULL},
+    {NULL, "helium", "helium", teg_build_llama, NEIGHBOURS, NULL},
+    {"arcee", "arcee", "arcee", teg_build_arcee, NEIGHBOURS_IN_GGUF, NULL},
+    {"smollm3", "smollm3", "smollm3", teg_build_smollm3, NEIGHBOURS_IN_GGUF, NULL},
+    {"qwen2", "qwen2", "qwen2", teg_build_qwen2, HALVES, NULL},
+    {"qwen3", "qwen3", "qwen3", teg_build_qwen3, HALVES, NULL},
+    {"gemma", "gemma", "gemma", teg_build_gemma, HALVES, NULL},
+    {"gemma2", "gemma2", "gemma2", teg_build_gemma2, HALVES, NULL},
+    {"gemma3", "gemma3_text", "gemma3", teg_build_gemma3, HALVES, NULL},
+    {NULL, "gemma3", "gemma3", teg_build_gemma3, HALVES, NULL},
+    {"phi3", "phi3", "phi3", teg_build_phi3, HALVES, NULL},
+    {"granite", "granite", "granite", teg_build_granite, NEIGHBOURS_IN_GGUF, NULL},
+    {NULL, "granitemoehybrid", "granitemoehybrid", teg_build_granite, HALVES, NULL},
+    {"olmo2", "olmo2", "olmo2", teg_build_olmo2, HALVES, NULL},
+    {NULL, "olmo3", "olmo2", teg_build_olmo2, HALVES, NULL},
+    {"exaone", NULL, "exaone", teg_build_llama, HALVES, NULL},
+    {"exaone4", "exaone4", "exaone4", teg_build_exaone4, HALVES, NULL},
+    {"internlm2", NULL, "internlm2", teg_build_llama, NEIGHBOURS_IN_GGUF, NULL},
+    {"minicpm", NULL, "minicpm", teg_build_minicpm, NEIGHBOURS_IN_GGUF, NULL},
+    {"ernie4_5", "ernie4_5", "ernie4_5", teg_build_llama, NEIGHBOURS, NULL},
+    {"seed_oss", "seed_oss", "seed_oss", teg_build_seed, HALVES, NULL},
+    {"chatglm", "glm", "glm", teg_build_glm, NEIGHBOURS, NULL},
+    {"glm4", "glm4", "glm4", teg_build_glm4, NEIGHBOURS, NULL},
+    {"hunyuan-dense", "hunyuan_v1_dense", "hunyuan-dense", teg_build_hunyuan, HALVES, NULL},
+    {"gpt2", "gpt2", "gpt2", teg_build_gpt2, HALVES, &teg_names_gpt2},
+    {NULL, "gptj", "gptj", teg_build_gptj, NEIGHBOURS, &teg_names_gptj},
+    {NULL, "gpt_neo", "gpt_neo", teg_build_gpt_neo, HALVES, &teg_names_gpt_neo},
+    {"gptneox", "gpt_neox", "gptneox", teg_build_gptneox, HALVES, &teg_names_gptneox},
+    {NULL, "opt", "opt", teg_build_opt, HALVES, &teg_names_opt},
+    {"phi2", "phi", "phi2", teg_build_phi2, HALVES, &teg_names_phi},
+    {"starcoder", "gpt_bigcode", "starcoder", teg_build_gpt2, HALVES, &teg_names_starcoder},
+    {"starcoder2", "starcoder2", "starcoder2", teg_build_starcoder2, HALVES, &teg_names_starcoder2},
+    {"stablelm", "stablelm", "stablelm", teg_build_stablelm, HALVES, NULL},
+    {"falcon", "falcon", "falcon", teg_build_falcon, HALVES, &teg_names_falcon},
+    {"command-r", "cohere", "command-r", teg_build_cohere, NEIGHBOURS, NULL},
+    {"cohere2", "cohere2", "cohere2", teg_build_cohere2, NEIGHBOURS, NULL},
+    {"nemotron", "nemotron", "nemotron", teg_build_nemotron, HALVES, NULL},
+    {"olmo", "olmo", "olmo", teg_build_olmo, NEIGHBOURS_IN_GGUF, NULL},
 };
 
-/* Tensors that may stay unused: buffers that old checkpoints saved, a tied head's copy, and the parts of multimodal
- * models that are not the language model. */
+/* Tensors that may stay unused: buffers (masks too) that old checkpoints saved, a tied head's copy, and the parts of
+ * multimodal models that are not the language model. */
 static const char *const unused_allowed[] = {"rotary_emb.inv_freq", "rope_freqs.weight",      "lm_head.weight",
-                                             "vision_tower.",       "multi_modal_projector.", "rope_factors_"};
-
-/* "llama, smollm3, …": the words that a file of this kind may use. */
-static void list_families(enum teg_source_kind kind, char *text, size_t n_bytes)
-{
-    size_t used = 0;
-    for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
-        const char *const word = kind == TEG_SOURCE_GGUF ? families[i].gguf : families[i].model_type;
-        if (word && used + strlen(word) + 3 < n_bytes)
-            used += (size_t)snprintf(text + used, n_bytes - used, "%s%s", used ? ", " : "", word);
-    }
-}
+                                             "vision_tower.",       "multi_modal_projector.", "rope_factors_",
+                                             ".attn.bias",          ".attention.bias",        ".masked_bias"};
 
 /* What a well-known architecture has that no builder knows, as the middle of a sentence; else "". */
 static const char *what_else(struct teg_string name)
@@ -80,16 +87,10 @@ static const char *what_else(struct teg_string name)
         {"hybrid", ", which has state-space layers"},
         {"jamba", ", which has state-space layers"},
         {"lfm2", ", which has convolution layers"},
-        {"gpt2", ", which uses LayerNorm"},
-        {"gptneox", ", which uses LayerNorm"},
-        {"gpt_neox", ", which uses LayerNorm"},
-        {"gpt_bigcode", ", which uses LayerNorm"},
-        {"phi2", ", which uses LayerNorm"},
-        {"stablelm", ", which uses LayerNorm"},
-        {"starcoder", ", which uses LayerNorm"},
-        {"falcon", ", which uses LayerNorm"},
-        {"command", ", which uses LayerNorm"},
-        {"cohere", ", which uses LayerNorm"},
+        {"mpt", ", which uses ALiBi"},
+        {"bloom", ", which uses ALiBi"},
+        {"refact", ", which uses ALiBi"},
+        {"jais", ", which uses ALiBi"},
         {"bert", ", which gives embeddings and no text"},
         {"clip", ", an image encoder"},
         {"whisper", ", which hears"},
@@ -116,24 +117,28 @@ static enum teg_status find_family(const struct teg_source *source, const struct
             return TEG_OK;
         }
     }
-    char known[320];
-    list_families(source->kind, known, sizeof known);
     FAIL(err, TEG_ERR_UNSUPPORTED,
-         "cannot run model: %s: architecture: expected one of %s, found %.*s%s; this architecture is not supported",
-         source->path, known, (int)(name.n_bytes < 64 ? name.n_bytes : 64), name.bytes, what_else(name));
+         "cannot run model: %s: architecture: expected one that docs/FORMATS.md lists (llama, qwen3, gemma3, gpt2, …), "
+         "found %.*s%s; this architecture is not supported",
+         source->path, (int)(name.n_bytes < 64 ? name.n_bytes : 64), name.bytes, what_else(name));
 }
 
-/* safetensors: the language model may stand inside a multimodal one. */
-static const char *find_prefix(const struct teg_source *source)
+/* safetensors: the language model may stand inside a multimodal one, or at the top. */
+static const char *find_prefix(const struct teg_source *source, const struct teg_names *names)
 {
     static const char *const prefixes[] = {"model.", "language_model.model.", "model.language_model."};
-    char name[64];
-    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
-        strcat(strcpy(name, prefixes[i]), "embed_tokens.weight");
+    const char *const usual = names ? names->prefix : prefixes[0];
+    const char *const embedding = names && names->of[TOKEN_EMBD] ? names->of[TOKEN_EMBD] : "embed_tokens";
+    char name[96];
+    (void)snprintf(name, sizeof name, "%s.weight", embedding);
+    if (teg_source_tensor(source, name))
+        return "";
+    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes && !names; i++) {
+        (void)snprintf(name, sizeof name, "%s%s.weight", prefixes[i], embedding);
         if (teg_source_tensor(source, name))
             return prefixes[i];
     }
-    return prefixes[0];
+    return usual;
 }
 
 static enum teg_status check_all_used(const struct teg_builder *b)
@@ -156,6 +161,8 @@ static enum teg_status check_all_used(const struct teg_builder *b)
 static enum teg_status check_biases(const struct teg_builder *b)
 {
     const bool gguf = b->hp->is_gguf;
+    if (b->names) /* whose builder asks for them */
+        return TEG_OK;
     const bool qkv = b->hp->attention_bias || strcmp(b->hp->arch, "qwen2") == 0;
     const struct {
         bool wanted;
@@ -186,7 +193,8 @@ enum teg_status teg_build(const struct teg_source *source, struct teg_arena *are
     if (!(hp->attention_scale > 0) && strncmp(family->name, "gemma", 5) != 0)
         hp->attention_scale = (float)(1 / sqrt((double)hp->head_width));
     struct teg_builder b = {.source = source, .arena = arena, .hp = hp, .err = err, .rope_magnitude = 1};
-    b.prefix = find_prefix(source);
+    b.names = family->names;
+    b.prefix = find_prefix(source, family->names);
     b.frequencies = b.long_frequencies = b.local_frequencies = TEG_NO_VALUE;
     b.used = teg_arena_array(arena, source->n_tensors + 1, sizeof *b.used);
     b.states = teg_arena_array(arena, hp->n_layers, sizeof *b.states);

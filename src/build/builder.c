@@ -13,12 +13,19 @@ static const struct {
 #undef X
 };
 
+static const char *pattern_of(const struct teg_builder *b, enum teg_tensor_name name)
+{
+    if (b->hp->is_gguf)
+        return tensor_names[name].gguf;
+    return b->names && b->names->of[name] ? b->names->of[name] : tensor_names[name].hf;
+}
+
 /* The tensor's full name in this file. */
 static void full_name(const struct teg_builder *b, enum teg_tensor_name name, uint32_t layer, const char *suffix,
                       char out[160])
 {
     char body[96];
-    const char *const pattern = b->hp->is_gguf ? tensor_names[name].gguf : tensor_names[name].hf;
+    const char *const pattern = pattern_of(b, name);
     const char *const at = strstr(pattern, "%u");
     if (at)
         (void)snprintf(body, sizeof body, "%.*s%u%s", (int)(at - pattern), pattern, layer, at + 2);
@@ -27,7 +34,9 @@ static void full_name(const struct teg_builder *b, enum teg_tensor_name name, ui
     /* lm_head stands beside "model.", not in it; "language_model.model." has it in "language_model.". */
     const char *prefix = b->hp->is_gguf ? "" : b->prefix;
     int prefix_length = (int)strlen(prefix);
-    if (name == OUTPUT && prefix_length >= 6 && strcmp(prefix + prefix_length - 6, "model.") == 0)
+    if (name == OUTPUT && b->names)
+        prefix_length = 0;
+    else if (name == OUTPUT && prefix_length >= 6 && strcmp(prefix + prefix_length - 6, "model.") == 0)
         prefix_length -= strcmp(prefix, "model.language_model.") == 0 ? prefix_length : 6;
     (void)snprintf(out, 160, "%.*s%s.%s", prefix_length, prefix, body, suffix);
 }
@@ -75,6 +84,61 @@ static value constant(struct teg_builder *b, const struct teg_tensor *t, uint64_
     const enum teg_status status =
         teg_graph_const(b->graph, t->name, t->dtype, rank, dims, t->data, t->n_bytes, &v, b->err);
     return keep(b, status, v);
+}
+
+/* [columns, rows] items -> [rows, columns]. Inlined for each size, so that a copy is one move. */
+static inline void turn(char *to, const void *from, size_t rows, size_t columns, size_t item)
+{
+    enum { BLOCK = 32 }; /* columns that are read while their lines are in the cache */
+    for (size_t c0 = 0; c0 < columns; c0 += BLOCK)
+        for (size_t r = 0; r < rows; r++)
+            for (size_t c = c0; c < columns && c < c0 + BLOCK; c++)
+                memcpy(to + (r * columns + c) * item, (const char *)from + (c * rows + r) * item, item);
+}
+
+/* A matrix that the file stores as [columns, rows], as [rows, columns]. */
+static value turned(struct teg_builder *b, const struct teg_tensor *t, uint64_t rows, uint64_t columns)
+{
+    const uint64_t dims[2] = {rows, columns};
+    const size_t n = (size_t)rows * (size_t)columns;
+    if (t->rank != 2 || t->dims[0] != columns || t->dims[1] != rows)
+        return constant(b, t, columns, rows); /* fails, and says how */
+    if (t->n_bytes != 2 * n && t->n_bytes != 4 * n)
+        return keep(b,
+                    teg_base_fail(b->err, TEG_ERR_UNSUPPORTED, t->file_offset,
+                                  "cannot use model: %s: tensor %s: expected float16, bfloat16 or float32, found "
+                                  "another type; convert the model to one of these",
+                                  b->source->path, t->name),
+                    TEG_NO_VALUE);
+    char *const data = teg_arena_array(b->arena, t->n_bytes, 1);
+    if (!data)
+        return keep(b, teg_base_fail_memory(b->err, t->name, t->n_bytes), TEG_NO_VALUE);
+    if (t->n_bytes == 2 * n)
+        turn(data, t->data, (size_t)rows, (size_t)columns, 2);
+    else
+        turn(data, t->data, (size_t)rows, (size_t)columns, 4);
+    value v = TEG_NO_VALUE;
+    const enum teg_status status = teg_graph_const(b->graph, t->name, t->dtype, 2, dims, data, t->n_bytes, &v, b->err);
+    return keep(b, status, v);
+}
+
+/* Rows of q, k and v of each KV head together -> all of q, then k, then v. `row_bytes` a row. */
+static void *ungrouped(struct teg_builder *b, const char *name, const void *rows, size_t row_bytes)
+{
+    const struct teg_hparams *const hp = b->hp;
+    const size_t G = hp->n_kv_heads, n = hp->n_heads / G, head = hp->head_width * row_bytes;
+    char *const data = teg_arena_array(b->arena, G * (n + 2), head);
+    if (!data) {
+        keep(b, teg_base_fail_memory(b->err, name, G * (n + 2) * head), TEG_NO_VALUE);
+        return NULL;
+    }
+    const char *from = rows;
+    for (size_t g = 0; g < G; g++, from += (n + 2) * head) {
+        memcpy(data + g * n * head, from, n * head);
+        memcpy(data + (G * n + g) * head, from + n * head, head);
+        memcpy(data + (G * n + G + g) * head, from + (n + 1) * head, head);
+    }
+    return data;
 }
 
 value teg_b_vector(struct teg_builder *b, const char *name, const float *data, uint32_t n)
@@ -157,8 +221,53 @@ value teg_b_embed(struct teg_builder *b, float scale)
     return x;
 }
 
+/* OLMo's norm has no weights: ones. */
+static value bare_norm(struct teg_builder *b, value x, uint32_t width)
+{
+    float *const ones = b->status == TEG_OK ? teg_arena_array(b->arena, width, sizeof *ones) : NULL;
+    if (!ones && b->status == TEG_OK)
+        keep(b, teg_base_fail_memory(b->err, "norm weights", width * sizeof *ones), TEG_NO_VALUE);
+    for (uint32_t i = 0; ones && i < width; i++)
+        ones[i] = 1;
+    return append(b, &(struct teg_op){.kind = TEG_OP_LAYER_NORM,
+                                      .n_inputs = 2,
+                                      .inputs = {x, teg_b_vector(b, "norm.ones", ones, width)},
+                                      .attr.norm = {.eps = b->hp->norm_eps}});
+}
+
+/* A vector that the file stores less b->norm_offset. */
+static value offset_vector(struct teg_builder *b, const struct teg_tensor *t, uint32_t n)
+{
+    const float *const data = decode_vector(b, t, n);
+    float *const sum = data ? teg_arena_array(b->arena, n, sizeof *sum) : NULL;
+    if (data && !sum)
+        keep(b, teg_base_fail_memory(b->err, t->name, n * sizeof *sum), TEG_NO_VALUE);
+    for (uint32_t i = 0; sum && i < n; i++)
+        sum[i] = data[i] + b->norm_offset;
+    return sum ? teg_b_vector(b, t->name, sum, n) : TEG_NO_VALUE;
+}
+
+static value layer_norm(struct teg_builder *b, value x, enum teg_tensor_name name, uint32_t layer, uint32_t width)
+{
+    if (b->norm_kind == LAYER_BARE)
+        return bare_norm(b, x, width);
+    const struct teg_tensor *const t = need(b, name, layer, "weight");
+    const struct teg_tensor *const bias = b->norm_kind == LAYER ? need(b, name, layer, "bias") : NULL;
+    if (b->status != TEG_OK)
+        return TEG_NO_VALUE;
+    struct teg_op op = {.kind = TEG_OP_LAYER_NORM,
+                        .n_inputs = 2,
+                        .inputs = {x, b->norm_offset > 0 ? offset_vector(b, t, width) : vector(b, t, width)},
+                        .attr.norm = {.eps = b->hp->norm_eps}};
+    if (bias)
+        op.inputs[op.n_inputs++] = vector(b, bias, width);
+    return append(b, &op);
+}
+
 static value norm(struct teg_builder *b, value x, enum teg_tensor_name name, uint32_t layer, uint32_t width)
 {
+    if (b->norm_kind != RMS)
+        return layer_norm(b, x, name, layer, width);
     const struct teg_tensor *const t = need(b, name, layer, "weight");
     if (!t)
         return TEG_NO_VALUE;
@@ -191,11 +300,61 @@ value teg_b_linear(struct teg_builder *b, value x, enum teg_tensor_name name, ui
     if (!t)
         return TEG_NO_VALUE;
     const uint64_t k = (uint64_t)teg_value_width(&b->graph->values[x]);
-    struct teg_op op = {.kind = TEG_OP_LINEAR, .n_inputs = 2, .inputs = {x, constant(b, t, n_out, k)}};
-    const struct teg_tensor *const bias = find(b, name, layer, "bias");
+    const bool is_turned = !b->hp->is_gguf && b->names && b->names->transposed;
+    struct teg_op op = {.kind = TEG_OP_LINEAR,
+                        .n_inputs = 2,
+                        .inputs = {x, is_turned ? turned(b, t, n_out, k) : constant(b, t, n_out, k)}};
+    const struct teg_tensor *const bias = (b->biases ? need : find)(b, name, layer, "bias");
     if (bias)
         op.inputs[op.n_inputs++] = vector(b, bias, n_out);
     return append(b, &op);
+}
+
+/* One matrix of q, k and v that has the rows of each KV head together. */
+static value grouped_linear(struct teg_builder *b, value x, uint32_t layer, uint32_t n_out)
+{
+    const value y = teg_b_linear(b, x, ATTN_QKV, layer, n_out);
+    if (b->status != TEG_OK)
+        return TEG_NO_VALUE;
+    const struct teg_op *const op = &b->graph->ops[b->graph->n_ops - 1];
+    for (uint32_t i = 1; i < op->n_inputs; i++) {
+        struct teg_value *const w = &b->graph->values[op->inputs[i]];
+        const void *const data = ungrouped(b, w->name, w->data, w->n_bytes / n_out);
+        if (!data)
+            return TEG_NO_VALUE;
+        w->data = data;
+    }
+    return y;
+}
+
+struct teg_qkv teg_b_qkv(struct teg_builder *b, value x, uint32_t layer)
+{
+    const uint32_t q = b->hp->n_heads * b->hp->head_width, kv = b->hp->n_kv_heads * b->hp->head_width;
+    if (!teg_b_has(b, ATTN_QKV, layer))
+        return (struct teg_qkv){teg_b_linear(b, x, ATTN_Q, layer, q), teg_b_linear(b, x, ATTN_K, layer, kv),
+                                teg_b_linear(b, x, ATTN_V, layer, kv)};
+    const bool grouped = !b->hp->is_gguf && b->names && b->names->grouped && b->hp->n_kv_heads > 1;
+    const value all =
+        grouped ? grouped_linear(b, x, layer, q + 2 * kv) : teg_b_linear(b, x, ATTN_QKV, layer, q + 2 * kv);
+    return (struct teg_qkv){teg_b_slice(b, all, 0, q), teg_b_slice(b, all, q, kv), teg_b_slice(b, all, q + kv, kv)};
+}
+
+value teg_b_position(struct teg_builder *b, uint32_t first)
+{
+    const struct teg_tensor *const t = need(b, POSITION_EMBD, 0, "weight");
+    if (!t)
+        return TEG_NO_VALUE;
+    const value table = constant(b, t, (uint64_t)b->hp->context + first, b->hp->width);
+    return append(b, &(struct teg_op){.kind = TEG_OP_POSITION, .n_inputs = 1, .inputs = {table}, .attr.first = first});
+}
+
+value teg_b_activate(struct teg_builder *b, value x)
+{
+    if (b->hp->squared_activation) /* relu(x)² = relu(x) · x */
+        return teg_b_glu(b, x, x, b->hp->activation);
+    return append(b,
+                  &(struct teg_op){
+                      .kind = TEG_OP_ACTIVATION, .n_inputs = 1, .inputs = {x}, .attr.activation = b->hp->activation});
 }
 
 value teg_b_slice(struct teg_builder *b, value x, uint32_t begin, uint32_t width)
@@ -305,6 +464,7 @@ void teg_b_head(struct teg_builder *b, value x)
     if (bias)
         op.inputs[op.n_inputs++] = vector(b, bias, (uint32_t)embedding->dims[0]);
     value logits = append(b, &op);
+    logits = teg_b_scale(b, logits, b->hp->logit_scale);
     if (b->hp->logit_divisor > 0)
         logits = teg_b_scale(b, logits, 1 / b->hp->logit_divisor);
     if (b->hp->final_softcap > 0)

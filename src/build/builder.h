@@ -13,12 +13,15 @@
  * added. Where two rows have one GGUF name, the families differ in what safetensors call it. */
 #define TEG_TENSOR_NAMES(X)                                                                                            \
     X(TOKEN_EMBD, "token_embd", "embed_tokens")                                                                        \
+    X(POSITION_EMBD, "position_embd", "embed_positions")                                                               \
     X(OUTPUT_NORM, "output_norm", "norm")                                                                              \
     X(OUTPUT, "output", "lm_head")                                                                                     \
     X(ROPE_FREQS, "rope_freqs", "")                                                                                    \
     X(ROPE_LONG, "rope_factors_long", "")                                                                              \
     X(ROPE_SHORT, "rope_factors_short", "")                                                                            \
     X(ATTN_NORM, "blk.%u.attn_norm", "layers.%u.input_layernorm")                                                      \
+    X(ATTN_NORM_2, "blk.%u.attn_norm_2", "")                                                                           \
+    X(MLP_NORM, "blk.%u.attn_norm", "")                                                                                \
     X(ATTN_Q, "blk.%u.attn_q", "layers.%u.self_attn.q_proj")                                                           \
     X(ATTN_K, "blk.%u.attn_k", "layers.%u.self_attn.k_proj")                                                           \
     X(ATTN_V, "blk.%u.attn_v", "layers.%u.self_attn.v_proj")                                                           \
@@ -48,17 +51,38 @@ enum teg_tensor_name {
         TENSOR_NAME_COUNT
 };
 
+/* What the safetensors of a family call tensors, and how they lay them out. */
+struct teg_names {
+    const char *prefix;
+    bool transposed;                   /* matrices of layers are stored [in, out] */
+    bool grouped;                      /* q, k, v in one matrix: for each KV head its q heads, k and v together */
+    const char *of[TENSOR_NAME_COUNT]; /* NULL: as in TEG_TENSOR_NAMES */
+};
+extern const struct teg_names teg_names_gpt2, teg_names_starcoder, teg_names_gptj, teg_names_gpt_neo, teg_names_falcon,
+    teg_names_gptneox, teg_names_phi, teg_names_starcoder2, teg_names_opt;
+
+/* What norm() is, which a family's file does not say. */
+enum teg_norm_kind {
+    RMS,
+    LAYER,       /* less the mean, with a bias */
+    LAYER_SCALE, /* the same without a bias */
+    LAYER_BARE   /* without weights: files have none */
+};
+
 struct teg_builder {
     const struct teg_source *source;
     struct teg_arena *arena;
     const struct teg_hparams *hp;
     struct teg_graph *graph;
     struct teg_error *err;
-    enum teg_status status; /* the first failure */
-    const char *prefix;     /* safetensors: "model." */
-    float norm_offset;      /* 1 where the file stores norm weights minus 1 */
-    bool *used;             /* [n_tensors] of the source */
-    teg_value_id *states;   /* [n_layers] */
+    enum teg_status status;        /* the first failure */
+    const char *prefix;            /* safetensors: "model." */
+    const struct teg_names *names; /* safetensors: NULL: those of Llama */
+    enum teg_norm_kind norm_kind;
+    bool biases;          /* every product in a layer has one, or the file is not whole */
+    float norm_offset;    /* 1 where the file stores norm weights minus 1 */
+    bool *used;           /* [n_tensors] of the source */
+    teg_value_id *states; /* [n_layers] */
     teg_value_id frequencies, long_frequencies, local_frequencies;
     float rope_magnitude;
 };
@@ -74,6 +98,15 @@ value teg_b_wide_norm(struct teg_builder *b, value x, enum teg_tensor_name name,
 value teg_b_head_norm(struct teg_builder *b, value x, enum teg_tensor_name name, uint32_t layer);
 /* W·x, plus the bias where the file has one. n_out: rows that W must have. */
 value teg_b_linear(struct teg_builder *b, value x, enum teg_tensor_name name, uint32_t layer, uint32_t n_out);
+struct teg_qkv {
+    value q, k, v; /* [T, H·K], [T, G·K], [T, G·K] */
+};
+/* q, k and v, from three matrices or one. */
+struct teg_qkv teg_b_qkv(struct teg_builder *b, value x, uint32_t layer);
+/* The row of each token's position, `first` rows into the table. */
+value teg_b_position(struct teg_builder *b, uint32_t first);
+/* The feed-forward activation of the model, without a gate. */
+value teg_b_activate(struct teg_builder *b, value x);
 value teg_b_slice(struct teg_builder *b, value x, uint32_t begin, uint32_t width);
 value teg_b_rope(struct teg_builder *b, value x, value frequencies);
 /* Appends k and v to the layer's cache and attends with q. */
@@ -119,5 +152,19 @@ void teg_build_exaone4(struct teg_builder *b);
 void teg_build_glm(struct teg_builder *b);
 void teg_build_glm4(struct teg_builder *b);
 void teg_build_hunyuan(struct teg_builder *b);
+void teg_build_arcee(struct teg_builder *b);
+void teg_build_gpt2(struct teg_builder *b);
+void teg_build_gptj(struct teg_builder *b);
+void teg_build_gpt_neo(struct teg_builder *b);
+void teg_build_gptneox(struct teg_builder *b);
+void teg_build_opt(struct teg_builder *b);
+void teg_build_phi2(struct teg_builder *b);
+void teg_build_starcoder2(struct teg_builder *b);
+void teg_build_stablelm(struct teg_builder *b);
+void teg_build_falcon(struct teg_builder *b);
+void teg_build_cohere(struct teg_builder *b);
+void teg_build_cohere2(struct teg_builder *b);
+void teg_build_nemotron(struct teg_builder *b);
+void teg_build_olmo(struct teg_builder *b);
 
 #endif

@@ -91,6 +91,16 @@ static const char *const harmless_json_keys[] = {
     "tf_legacy_loss",
     "is_decoder",
     "license",
+    "init_std",
+    "dropout",
+    "layerdrop",
+    "resid_dropout",
+    "embed_dropout",
+    "embedding_dropout",
+    "classifier_dropout",
+    "gradient_checkpointing",
+    "tokenizer_name",
+    "prefix",
 };
 
 bool teg_hparams_is_harmless(const char *key)
@@ -101,7 +111,7 @@ bool teg_hparams_is_harmless(const char *key)
     /* Private to transformers, except those that hparams.c reads. Of granite's state-space layers: where there are any,
      * layer_types or a tensor says so. */
     return key[0] == '_' || strncmp(key, "generation_config.", 18) == 0 || strncmp(key, "mamba_", 6) == 0 ||
-           strncmp(key, "granite.ssm.", 12) == 0;
+           strncmp(key, "summary_", 8) == 0 || strncmp(key, "granite.ssm.", 12) == 0;
 }
 
 const char *teg_hparams_absent_feature(const char *key)
@@ -109,11 +119,13 @@ const char *teg_hparams_absent_feature(const char *key)
     static const struct {
         const char *word, *feature; /* word: somewhere in the key */
     } rows[] = {
-        {"quantization",
-         "weights that another library quantized (GPTQ, AWQ, bitsandbytes, FP8, MLX); use the original "
-         "weights or a GGUF file"},
+        {"quantization", "weights that another library quantized (GPTQ, AWQ, bitsandbytes, FP8, MLX); use the original "
+                         "weights or a GGUF file"},
         {"expert", "a mixture of experts, which is not supported; use a dense model of the family"},
         {"ssm.", "state-space (Mamba) layers, which are not supported; use a transformer"},
+        {"alibi", "ALiBi instead of position embeddings, which is not supported"},
+        {"qk_norm", "norms of q and k with weights for each head, which are not supported"},
+        {"qk_layernorm", "norms of q and k with weights for each head, which are not supported"},
         {"lora", "low-rank (latent) attention or adapters, which are not supported; merge adapters into the weights"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
@@ -136,28 +148,99 @@ static void gemma3_defaults(const struct teg_source *source, struct teg_hparams 
     hp->query_pre_attn = 256;
 }
 
+/* A row's values; 0: as without a row. Those of config.json only are not for a GGUF, which says them, or whose silence
+ * means something else. */
+struct defaults {
+    const char *arch;
+    bool tied;
+    float rope_base;
+    enum teg_activation activation;
+    bool squared;
+    struct {
+        float partial_rotary, attention_scale, logit_scale;
+        uint32_t context;
+    } json;
+};
+
+static const struct defaults rows[] = {
+    {"smollm3", true, 2e6f, TEG_ACT_SILU, false, {0, 0, 0, 0}},
+    {"gemma", true, 1e4f, TEG_ACT_GELU_TANH, false, {0, 0, 0, 0}},
+    {"gemma2", true, 1e4f, TEG_ACT_GELU_TANH, false, {0, 0, 0, 0}},
+    {"gemma3", true, 1e6f, TEG_ACT_GELU_TANH, false, {0, 0, 0, 0}},
+    {"glm", false, 1e4f, TEG_ACT_SILU, false, {.partial_rotary = .5f}},
+    {"glm4", false, 1e4f, TEG_ACT_SILU, false, {.partial_rotary = .5f}},
+    {"ernie4_5", true, 5e5f, TEG_ACT_SILU, false, {0, 0, 0, 0}},
+    {"granite", false, 1e4f, TEG_ACT_SILU, false, {.attention_scale = 1}},
+    {"granitemoehybrid", false, 1e4f, TEG_ACT_SILU, false, {.attention_scale = 1}},
+    {"helium", false, 1e5f, TEG_ACT_SILU, false, {0, 0, 0, 0}},
+    {"arcee", false, 1e4f, TEG_ACT_RELU, true, {0, 0, 0, 0}},
+    {"gpt2", true, 1e4f, TEG_ACT_GELU_TANH, false, {0, 0, 0, 0}},
+    {"starcoder", true, 1e4f, TEG_ACT_GELU_TANH, false, {0, 0, 0, 0}},
+    {"starcoder2", true, 1e4f, TEG_ACT_GELU_TANH, false, {0, 0, 0, 0}},
+    {"gptj", false, 1e4f, TEG_ACT_GELU_TANH, false, {0, 0, 0, 0}},
+    {"gpt_neo", true, 1e4f, TEG_ACT_GELU_TANH, false, {0, 0, 0, 0}},
+    {"gptneox", false, 1e4f, TEG_ACT_GELU_ERF, false, {.partial_rotary = .25f}},
+    {"phi2", false, 1e4f, TEG_ACT_GELU_TANH, false, {.partial_rotary = .5f}},
+    {"stablelm", false, 1e4f, TEG_ACT_SILU, false, {.partial_rotary = .25f}},
+    {"falcon", true, 1e4f, TEG_ACT_GELU_ERF, false, {.context = 2048}},
+    {"command-r", true, 1e4f, TEG_ACT_SILU, false, {.logit_scale = .0625f}},
+    {"cohere2", true, 1e4f, TEG_ACT_SILU, false, {.logit_scale = .0625f}},
+    {"nemotron", false, 1e4f, TEG_ACT_RELU, true, {.partial_rotary = .5f}},
+    {"olmo", false, 1e4f, TEG_ACT_SILU, false, {0, 0, 0, 0}},
+    {"opt", true, 1e4f, TEG_ACT_RELU, false, {0, 0, 0, 0}},
+};
+
+/* Families of LayerNorm: their code takes any activation, and an epsilon that config.json may leave out. */
+static bool has_layer_norm(const char *arch)
+{
+    static const char *const words[] = {"gpt2",   "starcoder", "starcoder2", "gptj",    "gpt_neo", "gptneox",  "phi2",
+                                        "falcon", "stablelm",  "command-r",  "cohere2", "olmo",    "nemotron", "opt"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strcmp(words[i], arch) == 0)
+            return true;
+    return false;
+}
+
+bool teg_hparams_any_activation(const char *arch)
+{
+    return has_layer_norm(arch) || strcmp(arch, "arcee") == 0;
+}
+
 void teg_hparams_defaults(const struct teg_source *source, struct teg_hparams *hp)
 {
-    static const struct {
-        const char *arch;
-        bool tied;
-        float rope_base, partial_rotary, attention_scale;
-    } rows[] = {
-        {"smollm3", true, 2e6f, 0, 0},  {"gemma", true, 1e4f, 0, 0},    {"gemma2", true, 1e4f, 0, 0},
-        {"gemma3", true, 1e6f, 0, 0},   {"glm", false, 1e4f, .5f, 0},   {"glm4", false, 1e4f, .5f, 0},
-        {"ernie4_5", true, 5e5f, 0, 0}, {"granite", false, 1e4f, 0, 1}, {"granitemoehybrid", false, 1e4f, 0, 1},
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (strcmp(rows[i].arch, hp->arch) == 0) {
-            hp->tied = rows[i].tied;
-            hp->rope_base = rows[i].rope_base;
-            if (hp->is_gguf)
-                continue; /* a GGUF says these, or their absence means something else */
-            hp->partial_rotary = rows[i].partial_rotary;
-            hp->attention_scale = rows[i].attention_scale;
-        }
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        if (strcmp(rows[i].arch, hp->arch) != 0)
+            continue;
+        hp->tied = rows[i].tied;
+        hp->rope_base = rows[i].rope_base;
+        hp->activation = rows[i].activation;
+        hp->squared_activation = rows[i].squared;
+        if (hp->is_gguf)
+            continue;
+        hp->partial_rotary = rows[i].json.partial_rotary;
+        hp->attention_scale = rows[i].json.attention_scale;
+        hp->logit_scale = rows[i].json.logit_scale;
+        hp->context = rows[i].json.context;
+    }
+    if (strcmp(hp->arch, "gptneox") == 0 || strcmp(hp->arch, "starcoder2") == 0)
+        hp->attention_bias = true;
+    if (!hp->is_gguf && has_layer_norm(hp->arch))
+        hp->norm_eps = 1e-5f;
     if (strcmp(hp->arch, "granitemoehybrid") == 0)
         hp->rope_finetuned = false; /* only where position_embedding_type says "rope" */
     if (strcmp(hp->arch, "gemma3") == 0)
         gemma3_defaults(source, hp);
+}
+
+void teg_hparams_settle(struct teg_hparams *hp)
+{
+    static const char *const four_wide[] = {"gpt2", "starcoder", "gptj", "gpt_neo", "falcon"};
+    for (size_t i = 0; i < sizeof four_wide / sizeof *four_wide; i++)
+        if (strcmp(hp->arch, four_wide[i]) == 0 && !hp->is_gguf && !hp->ffn_width && hp->width < INT32_MAX / 4)
+            hp->ffn_width = 4 * hp->width;
+    const bool falcon = strcmp(hp->arch, "falcon") == 0;
+    if (!hp->is_gguf && (falcon || strcmp(hp->arch, "starcoder") == 0) && !hp->new_decoder)
+        hp->n_kv_heads = hp->multi_query ? 1 : hp->n_heads;
+    if (!hp->scaled_scores || strcmp(hp->arch, "gpt_neo") == 0)
+        hp->attention_scale = 1;
 }

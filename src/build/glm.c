@@ -2,29 +2,13 @@
  * one matrix. The newer GLM-4-0414 norms after as well as before each half of a layer. */
 #include "build/builder.h"
 
-struct qkv {
-    value q, k, v; /* [T, H·K], [T, G·K], [T, G·K] */
-};
-
-/* Older files have the three matrices in one. */
-static struct qkv project(struct teg_builder *b, value h, uint32_t l)
-{
-    const uint32_t q = b->hp->n_heads * b->hp->head_width, kv = b->hp->n_kv_heads * b->hp->head_width;
-    if (teg_b_has(b, ATTN_QKV, l)) {
-        const value all = teg_b_linear(b, h, ATTN_QKV, l, q + 2 * kv);
-        return (struct qkv){teg_b_slice(b, all, 0, q), teg_b_slice(b, all, q, kv), teg_b_slice(b, all, q + kv, kv)};
-    }
-    return (struct qkv){teg_b_linear(b, h, ATTN_Q, l, q), teg_b_linear(b, h, ATTN_K, l, kv),
-                        teg_b_linear(b, h, ATTN_V, l, kv)};
-}
-
 static void forward(struct teg_builder *b, bool post_norms)
 {
     const struct teg_hparams *const hp = b->hp;
     value x = teg_b_embed(b, 1); /* [T, D] */
     for (uint32_t l = 0; l < hp->n_layers && b->status == TEG_OK; l++) {
         value h = teg_b_norm(b, x, ATTN_NORM, l);
-        struct qkv p = project(b, h, l);
+        struct teg_qkv p = teg_b_qkv(b, h, l); /* older files have the three matrices in one */
         p.q = teg_b_rope(b, p.q, b->frequencies);
         p.k = teg_b_rope(b, p.k, b->frequencies);
         h = teg_b_linear(b, teg_b_attend(b, p.q, p.k, p.v, l, 0), ATTN_OUT, l, hp->width);

@@ -1,102 +1,16 @@
-/* build/hparams.c: metadata -> hyperparameters, by one table.
+/* build/hparams.c: metadata -> hyperparameters, by the tables of fields.c.
  *
- * A row names a field, its GGUF key (after "<arch>."), its config.json key, its type and whether it must be there. Keys
- * that are known not to change the maths are listed too; any other key with a value that is not zero, false, null or
- * empty is an error that names it, because it may be exactly the one that makes this model different. */
-#include "build/hparams.h"
+ * Any key that no table has and that is not known to be harmless, with a value that is not zero, false, null or empty,
+ * is an error that names it, because it may be exactly the one that makes this model different. */
+#include "build/fields.h"
 
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum field_type { FIELD_U32, FIELD_F32, FIELD_BOOL, FIELD_BOOLS, FIELD_F32S, FIELD_SPECIAL, FIELD_IGNORED };
-
-struct field {
-    const char *gguf, *json; /* NULL: not in such files */
-    enum field_type type;
-    size_t offset;
-    bool required;
-};
-
 #define AT(member) offsetof(struct teg_hparams, member)
-#define ABSENT UINT32_MAX /* a count that the file may leave out, while reading */
-
-static const struct field fields[] = {
-    {"block_count", "num_hidden_layers", FIELD_U32, AT(n_layers), true},
-    {"context_length", "max_position_embeddings", FIELD_U32, AT(context), true},
-    {"embedding_length", "hidden_size", FIELD_U32, AT(width), true},
-    {"feed_forward_length", "intermediate_size", FIELD_U32, AT(ffn_width), true},
-    {"expert_shared_feed_forward_length", "shared_intermediate_size", FIELD_U32, AT(shared_ffn_width), false},
-    {"attention.head_count", "num_attention_heads", FIELD_U32, AT(n_heads), true},
-    {"attention.head_count_kv", "num_key_value_heads", FIELD_U32, AT(n_kv_heads), false},
-    {"attention.key_length", "head_dim", FIELD_U32, AT(head_width), false},
-    {"attention.value_length", NULL, FIELD_U32, AT(value_width), false},
-    {"attention.layer_norm_rms_epsilon", "rms_norm_eps", FIELD_F32, AT(norm_eps), true},
-    {"attention.scale", "attention_multiplier", FIELD_F32, AT(attention_scale), false},
-    {"embedding_scale", "embedding_multiplier", FIELD_F32, AT(embedding_scale), false},
-    {"residual_scale", "residual_multiplier", FIELD_F32, AT(residual_scale), false},
-    {"logit_scale", "logits_scaling", FIELD_F32, AT(logit_divisor), false},
-    {NULL, "query_pre_attn_scalar", FIELD_F32, AT(query_pre_attn), false},
-    {"attention.sliding_window", "sliding_window", FIELD_U32, AT(window), false},
-    {"attention.sliding_window_pattern", "layer_types", FIELD_SPECIAL, 0, false},
-    {NULL, "sliding_window_pattern", FIELD_SPECIAL, AT(window_pattern), false},
-    {NULL, "_sliding_window_pattern", FIELD_U32, AT(window_pattern), false},
-    {NULL, "use_sliding_window", FIELD_BOOL, AT(use_window), false},
-    {NULL, "max_window_layers", FIELD_U32, AT(max_window_layers), false},
-    {NULL, "no_rope_layer_interval", FIELD_U32, AT(no_rope_interval), false},
-    {NULL, "no_rope_layers", FIELD_BOOLS, AT(uses_rope), false},
-    {"attn_logit_softcapping", "attn_logit_softcapping", FIELD_F32, AT(attn_softcap), false},
-    {"final_logit_softcapping", "final_logit_softcapping", FIELD_F32, AT(final_softcap), false},
-    {"vocab_size", "vocab_size", FIELD_U32, AT(vocab), false},
-    {NULL, "tie_word_embeddings", FIELD_BOOL, AT(tied), false},
-    {NULL, "attention_bias", FIELD_BOOL, AT(attention_bias), false},
-    {NULL, "use_bias", FIELD_BOOL, AT(attention_bias), false},
-    {NULL, "attention_out_bias", FIELD_IGNORED, 0, false}, /* the tensor says it */
-    {NULL, "mlp_bias", FIELD_BOOL, AT(mlp_bias), false},
-    {"rope.freq_base", "rope_theta", FIELD_F32, AT(rope_base), false},
-    {"rope.freq_base_swa", "rope_local_base_freq", FIELD_F32, AT(rope_local_base), false},
-    {"rope.local.freq_base", NULL, FIELD_F32, AT(rope_local_base), false},
-    {"rope.dimension_count", NULL, FIELD_U32, AT(rope_dims), false},
-    {NULL, "partial_rotary_factor", FIELD_F32, AT(partial_rotary), false},
-    {"rope.scaling.type", "rope_scaling", FIELD_SPECIAL, 0, false},
-    {NULL, "rope_parameters", FIELD_SPECIAL, 0, false},
-    {"rope.scaling.factor", NULL, FIELD_F32, AT(rope_factor), false},
-    {"rope.scale_linear", NULL, FIELD_F32, AT(rope_factor), false}, /* old files: a linear factor without a type */
-    {"attention.causal", NULL, FIELD_BOOL, AT(causal), false},
-    {"rope.scaling.original_context_length", "original_max_position_embeddings", FIELD_U32, AT(original_context),
-     false},
-    {"rope.scaling.attn_factor", NULL, FIELD_F32, AT(rope_magnitude), false},
-    {"rope.scaling.yarn_attn_factor", NULL, FIELD_F32, AT(rope_magnitude), false},
-    {"rope.scaling.yarn_beta_fast", NULL, FIELD_F32, AT(beta_fast), false},
-    {"rope.scaling.yarn_beta_slow", NULL, FIELD_F32, AT(beta_slow), false},
-    {"rope.scaling.finetuned", NULL, FIELD_BOOL, AT(rope_finetuned), false},
-    {"tensor_data_layout", NULL, FIELD_IGNORED, 0, false},
-    {NULL, "position_embedding_type", FIELD_SPECIAL, AT(rope_finetuned), false},
-    {NULL, "hidden_act", FIELD_SPECIAL, 0, false},
-    {NULL, "hidden_activation", FIELD_SPECIAL, 0, false},
-};
-
-/* Inside config.json's rope_scaling or rope_parameters. */
-static const struct field rope_fields[] = {
-    {NULL, "factor", FIELD_F32, AT(rope_factor), false},
-    {NULL, "low_freq_factor", FIELD_F32, AT(low_freq_factor), false},
-    {NULL, "high_freq_factor", FIELD_F32, AT(high_freq_factor), false},
-    {NULL, "original_max_position_embeddings", FIELD_U32, AT(original_context), false},
-    {NULL, "attention_factor", FIELD_F32, AT(rope_magnitude), false},
-    {NULL, "beta_fast", FIELD_F32, AT(beta_fast), false},
-    {NULL, "beta_slow", FIELD_F32, AT(beta_slow), false},
-    {NULL, "mscale", FIELD_F32, AT(mscale), false},
-    {NULL, "mscale_all_dim", FIELD_F32, AT(mscale_all_dim), false},
-    {NULL, "rope_theta", FIELD_F32, AT(rope_base), false},
-    {NULL, "partial_rotary_factor", FIELD_F32, AT(partial_rotary), false},
-    {NULL, "short_factor", FIELD_F32S, AT(short_factors), false},
-    {NULL, "long_factor", FIELD_F32S, AT(long_factors), false},
-    {NULL, "alpha", FIELD_F32, AT(rope_alpha), false},
-    {NULL, "truncate", FIELD_SPECIAL, 0, false},
-    {NULL, "rope_type", FIELD_IGNORED, 0, false},
-    {NULL, "type", FIELD_IGNORED, 0, false},
-};
+#define ABSENT TEG_HPARAMS_ABSENT
 
 /* ---- one value, from GGUF or from JSON ---- */
 
@@ -116,7 +30,7 @@ static enum teg_status wrong_type(const struct reading *r, const char *key, cons
          r->source->path, key, expected, found);
 }
 
-static enum teg_status put_number(const struct reading *r, const struct field *f, const char *key, double x,
+static enum teg_status put_number(const struct reading *r, const struct teg_field *f, const char *key, double x,
                                   bool is_bool, const char *type_name)
 {
     char *const at = (char *)r->hp + f->offset;
@@ -145,8 +59,8 @@ static enum teg_status put_number(const struct reading *r, const struct field *f
 
 /* A list of numbers: stored as such, or, for a single field, taken when all items agree (some converters write head
  * counts per layer). */
-static enum teg_status put_list(const struct reading *r, const struct field *f, const char *key, const double *items,
-                                size_t n, const char *type_name)
+static enum teg_status put_list(const struct reading *r, const struct teg_field *f, const char *key,
+                                const double *items, size_t n, const char *type_name)
 {
     char *const at = (char *)r->hp + f->offset;
     if (f->type == FIELD_F32S || f->type == FIELD_BOOLS) {
@@ -177,7 +91,7 @@ static enum teg_status put_list(const struct reading *r, const struct field *f, 
     return put_number(r, f, key, items[0], false, type_name);
 }
 
-static enum teg_status put_meta(const struct reading *r, const struct field *f, const struct teg_meta *m)
+static enum teg_status put_meta(const struct reading *r, const struct teg_field *f, const struct teg_meta *m)
 {
     switch (m->type) {
     case TEG_META_INT:
@@ -317,10 +231,23 @@ static enum teg_status read_scaling_type(const struct reading *r, const char *ke
          r->source->path, key, (int)type.n_bytes, type.bytes);
 }
 
+/* The word of a config.json. Families whose code has one activation written into it accept that one only. */
 static enum teg_status read_activation(const struct reading *r, const struct teg_meta *m)
 {
-    static const char *const known[] = {"silu", "swish", "gelu_pytorch_tanh", "gelu_new"};
-    const bool gemma = strncmp(r->hp->arch, "gemma", 5) == 0;
+    static const struct {
+        const char *word;
+        enum teg_activation activation;
+        bool squared;
+    } known[] = {{"silu", TEG_ACT_SILU, false},
+                 {"swish", TEG_ACT_SILU, false},
+                 {"gelu_pytorch_tanh", TEG_ACT_GELU_TANH, false},
+                 {"gelu_new", TEG_ACT_GELU_TANH, false},
+                 {"gelu_fast", TEG_ACT_GELU_TANH, false},
+                 {"gelu", TEG_ACT_GELU_ERF, false},
+                 {"relu", TEG_ACT_RELU, false},
+                 {"relu2", TEG_ACT_RELU, true}};
+    struct teg_hparams *const hp = r->hp;
+    const bool gemma = strncmp(hp->arch, "gemma", 5) == 0, any = teg_hparams_any_activation(hp->arch);
     if (m->type == TEG_META_NULL)
         return TEG_OK;
     if (m->type != TEG_META_STRING)
@@ -329,13 +256,19 @@ static enum teg_status read_activation(const struct reading *r, const struct teg
     if (gemma && string_is(m->string, "gelu"))
         return TEG_OK;
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (string_is(m->string, known[i]) && (i >= 2) == gemma)
+        if (string_is(m->string, known[i].word) && (any || known[i].activation == hp->activation)) {
+            hp->activation = known[i].activation;
+            hp->squared_activation = known[i].squared;
             return TEG_OK;
+        }
     FAIL(r->err, TEG_ERR_UNSUPPORTED,
          "cannot run model: %s: key %s: expected %s for %s, found %.*s; this activation is "
          "not supported",
-         r->source->path, m->key, gemma ? "gelu_pytorch_tanh" : "silu", r->hp->arch, (int)m->string.n_bytes,
-         m->string.bytes);
+         r->source->path, m->key,
+         any     ? "silu, gelu, gelu_new, relu or relu2"
+         : gemma ? "gelu_pytorch_tanh"
+                 : "silu",
+         hp->arch, (int)m->string.n_bytes, m->string.bytes);
 }
 
 /* config.json: ["full_attention", "sliding_attention", …]; GGUF: one boolean a layer, or "every n-th is global". */
@@ -357,13 +290,15 @@ static enum teg_status read_layer_types(const struct reading *r, const struct te
     if (!windowed)
         return teg_base_fail_memory(r->err, m->key, m->n);
     for (size_t i = 0; i < m->n; i++) {
-        if (words && !string_is(m->strings[i], "full_attention") && !string_is(m->strings[i], "sliding_attention") &&
-            !string_is(m->strings[i], "attention"))
+        const bool local =
+            words && (string_is(m->strings[i], "sliding_attention") || string_is(m->strings[i], "local"));
+        if (words && !local && !string_is(m->strings[i], "full_attention") && !string_is(m->strings[i], "attention") &&
+            !string_is(m->strings[i], "global"))
             FAIL(r->err, TEG_ERR_UNSUPPORTED,
                  "cannot run model: %s: key %s: expected full_attention or "
                  "sliding_attention, found %.*s; this kind of layer is not supported",
                  r->source->path, m->key, (int)m->strings[i].n_bytes, m->strings[i].bytes);
-        windowed[i] = words                            ? string_is(m->strings[i], "sliding_attention")
+        windowed[i] = words                            ? local
                       : m->type == TEG_META_ARRAY_BOOL ? m->booleans[i]
                       : m->type == TEG_META_ARRAY_INT  ? m->integers[i] != 0
                                                        : m->reals[i] != 0;
@@ -375,7 +310,7 @@ static enum teg_status read_layer_types(const struct reading *r, const struct te
 /* exaone4: "LLLG", a letter for each layer of a period that ends with a global one; others: the period's length. */
 static enum teg_status read_period(const struct reading *r, const struct teg_meta *m)
 {
-    static const struct field length = {NULL, "", FIELD_U32, AT(window_pattern), false};
+    static const struct teg_field length = {NULL, "", FIELD_U32, AT(window_pattern), false};
     if (m->type != TEG_META_STRING)
         return put_meta(r, &length, m);
     const size_t n = m->string.n_bytes;
@@ -430,21 +365,16 @@ static enum teg_status read_rope_object(const struct reading *r, const char *key
     TRY(read_scaling_type(r, key, (struct teg_string){json_string_value(type), json_string_length(type)}));
     json_object_foreach((json_t *)(uintptr_t)object, name, value)
     {
-        size_t i = 0;
-        const size_t n = sizeof rope_fields / sizeof *rope_fields;
-        while (i < n && strcmp(rope_fields[i].json, name) != 0)
-            i++;
-        if (i < n && rope_fields[i].offset == AT(rope_alpha) && strcmp(r->hp->arch, "hunyuan-dense") != 0)
-            i = n; /* others mean something else by it, or nothing */
+        const struct teg_field *const f = teg_field_find_rope(r->hp, name);
         struct teg_meta m;
         TRY(meta_of_json(r, name, value, &m));
-        if (i == n && !is_nothing(&m))
+        if (!f && !is_nothing(&m))
             return unknown_key(r, name, m.type_name);
-        if (i < n && strcmp(name, "truncate") == 0)
+        if (f && strcmp(name, "truncate") == 0)
             r->hp->yarn_exact_ramp = json_is_false(value);
-        else if (i < n && rope_fields[i].type != FIELD_IGNORED)
-            TRY(put_meta(r, &rope_fields[i], &m));
-        if (i < n && rope_fields[i].type == FIELD_F32S) {
+        else if (f && f->type != FIELD_IGNORED)
+            TRY(put_meta(r, f, &m));
+        if (f && f->type == FIELD_F32S) {
             if (r->hp->n_factors && m.n != r->hp->n_factors)
                 return wrong_type(r, name, "as many factors as in the other list", "another number");
             r->hp->n_factors = (uint32_t)m.n;
@@ -455,26 +385,7 @@ static enum teg_status read_rope_object(const struct reading *r, const char *key
 
 /* ---- a whole file ---- */
 
-/* Factors that only some families apply: elsewhere a key of that name is one whose meaning is not known. */
-static bool has_factors(const char *arch)
-{
-    return strncmp(arch, "granite", 7) == 0 || strcmp(arch, "minicpm") == 0;
-}
-
-static const struct field *find_field(const struct teg_hparams *hp, const char *key)
-{
-    const bool gguf = hp->is_gguf;
-    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
-        const char *const name = gguf ? fields[i].gguf : fields[i].json;
-        const bool factor = fields[i].offset == AT(embedding_scale) || fields[i].offset == AT(residual_scale) ||
-                            fields[i].offset == AT(logit_divisor);
-        if (name && strcmp(name, key) == 0)
-            return factor && !has_factors(hp->arch) ? NULL : &fields[i];
-    }
-    return NULL;
-}
-
-static enum teg_status read_entry(const struct reading *r, const struct field *f, const struct teg_meta *m,
+static enum teg_status read_entry(const struct reading *r, const struct teg_field *f, const struct teg_meta *m,
                                   const json_t *json)
 {
     if (f->type == FIELD_IGNORED)
@@ -484,8 +395,10 @@ static enum teg_status read_entry(const struct reading *r, const struct field *f
             r->hp->has_use_window = m->type == TEG_META_BOOL;
         return put_meta(r, f, m);
     }
-    if (f->gguf && strcmp(f->gguf, "attention.sliding_window_pattern") == 0)
+    if (f->offset == AT(windowed))
         return read_layer_types(r, m);
+    if (f->offset == AT(activation))
+        return read_activation(r, m);
     if (f->json && f->offset == AT(rope_finetuned)) {
         r->hp->rope_finetuned = m->type == TEG_META_STRING && string_is(m->string, "rope");
         return TEG_OK;
@@ -495,8 +408,6 @@ static enum teg_status read_entry(const struct reading *r, const struct field *f
     if (r->hp->is_gguf)
         return m->type == TEG_META_STRING ? read_scaling_type(r, m->key, m->string)
                                           : wrong_type(r, m->key, "a string", m->type_name);
-    if (strncmp(f->json, "hidden_act", 10) == 0)
-        return read_activation(r, m);
     if (m->type == TEG_META_NULL)
         return TEG_OK;
     if (!json_is_object(json))
@@ -514,7 +425,7 @@ static enum teg_status read_gguf(const struct reading *r, const char *arch)
             const struct teg_meta *const m = &r->source->metas[i];
             if (strncmp(m->key, arch, prefix) != 0 || m->key[prefix] != '.')
                 continue;
-            const struct field *const f = find_field(r->hp, m->key + prefix + 1);
+            const struct teg_field *const f = teg_field_find(r->hp, m->key + prefix + 1);
             const bool is_list = m->type >= TEG_META_ARRAY_INT && m->type <= TEG_META_ARRAY_STRING;
             if (!f && !is_nothing(m) && !teg_hparams_is_harmless(m->key))
                 return unknown_key(r, m->key, m->type_name);
@@ -526,7 +437,7 @@ static enum teg_status read_gguf(const struct reading *r, const char *arch)
 
 static enum teg_status read_json_entry(const struct reading *r, int pass, const struct teg_meta *m, const json_t *json)
 {
-    const struct field *const f = find_field(r->hp, m->key);
+    const struct teg_field *const f = teg_field_find(r->hp, m->key);
     if (!f)
         return is_nothing(m) || teg_hparams_is_harmless(m->key) ? TEG_OK : unknown_key(r, m->key, m->type_name);
     const bool is_list = m->type >= TEG_META_ARRAY_INT && m->type <= TEG_META_ARRAY_STRING;
@@ -646,13 +557,14 @@ static enum teg_status check(const struct reading *r)
 
 static enum teg_status check_required(const struct reading *r, const char *arch)
 {
-    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
-        if (!fields[i].required)
+    const struct teg_field *f;
+    for (size_t i = 0; (f = teg_field_at(i)) != NULL; i++) {
+        if (!f->required)
             continue;
-        const uint32_t bits = *(const uint32_t *)(const void *)((const char *)r->hp + fields[i].offset);
+        const uint32_t bits = *(const uint32_t *)(const void *)((const char *)r->hp + f->offset);
         char key[128];
         (void)snprintf(key, sizeof key, "%s%s%s", r->hp->is_gguf ? arch : "", r->hp->is_gguf ? "." : "",
-                       r->hp->is_gguf ? fields[i].gguf : fields[i].json);
+                       teg_field_key(r->hp, f));
         const bool nested = !r->hp->is_gguf && teg_source_meta(r->source, "text_config");
         if (!bits && !nested && !teg_source_meta(r->source, key))
             FAIL(r->err, TEG_ERR_FORMAT,
@@ -687,6 +599,10 @@ enum teg_status teg_hparams_read(const struct teg_source *source, const char *fa
                                .head_width = ABSENT,
                                .causal = true,
                                .rope_finetuned = true,
+                               .parallel = true,
+                               .multi_query = true,
+                               .scaled_scores = true,
+                               .norm_before = true,
                                .beta_fast = 32,
                                .beta_slow = 1,
                                .rope_base = 10000};
@@ -704,6 +620,7 @@ enum teg_status teg_hparams_read(const struct teg_source *source, const char *fa
             return teg_base_fail_memory(err, "model name", name->string.n_bytes);
     }
     TRY(hp->is_gguf ? read_gguf(&r, arch) : read_config(&r));
+    teg_hparams_settle(hp);
     TRY(check_required(&r, arch));
     return check(&r);
 }

@@ -4,6 +4,9 @@
 
 #include "base/arena.h"
 #include "format/source.h"
+#include "graph/graph.h"
+
+#define TEG_HPARAMS_ABSENT UINT32_MAX /* a count that the file may leave out, while reading */
 
 enum teg_rope_scaling { TEG_ROPE_NONE, TEG_ROPE_LINEAR, TEG_ROPE_LLAMA3, TEG_ROPE_YARN, TEG_ROPE_LONGROPE };
 
@@ -23,11 +26,19 @@ struct teg_hparams {
     bool attention_bias, mlp_bias; /* config.json: biases must be there */
     bool causal;
     float norm_eps;
-    float attn_softcap, final_softcap;     /* 0: none */
-    float attention_scale;                 /* GGUF: the factor itself; 0: 1/sqrt(head_width) */
-    float query_pre_attn;                  /* config.json: the factor is its -1/2 power; 0: not given */
+    enum teg_activation activation;    /* of the feed-forward part */
+    bool squared_activation;           /* and its square: relu² */
+    bool parallel;                     /* gptneox, falcon: both halves of a layer read what the layer reads */
+    bool multi_query, new_decoder;     /* starcoder, falcon: one KV head; falcon: groups of heads */
+    bool scaled_scores;                /* gpt2: false: attention scores are not divided by sqrt(head_width) */
+    bool norm_before;                  /* opt: norms stand before each half of a layer */
+    uint32_t embedding_width;          /* opt: of the embedding, before a projection to the model's; 0: the model's */
+    float attn_softcap, final_softcap; /* 0: none */
+    float attention_scale;             /* GGUF: the factor itself; 0: 1/sqrt(head_width) */
+    float query_pre_attn;              /* config.json: the factor is its -1/2 power; 0: not given */
     float embedding_scale, residual_scale; /* granite: of the embedding, of what half a layer adds; 0: 1 */
     float logit_divisor;                   /* granite: the logits are divided by it; 0: 1 */
+    float logit_scale;                     /* cohere: the logits are multiplied by it; 0: 1 */
 
     float rope_base, rope_local_base; /* local: for windowed layers; 0: the same base */
     bool rope_pairs;                  /* of neighbours (2i, 2i + 1); else (i, i + rope_dims / 2) */
@@ -60,6 +71,10 @@ enum teg_status teg_hparams_read(const struct teg_source *source, const char *fa
 
 /* Private to build/ (defaults.c): what a config.json may leave out, because the family's configuration class has it. */
 void teg_hparams_defaults(const struct teg_source *source, struct teg_hparams *hparams);
+/* The family takes whatever activation its config.json names. */
+bool teg_hparams_any_activation(const char *arch);
+/* What follows from several keys, once all are read. */
+void teg_hparams_settle(struct teg_hparams *hparams);
 /* A key of config.json that describes training, storage or tokens. */
 bool teg_hparams_is_harmless(const char *key);
 /* What a key belongs to where that is a known thing that no builder has, as the end of a sentence; else NULL. */

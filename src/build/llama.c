@@ -1,7 +1,7 @@
 /* build/llama.c: norms before each half of a layer, RoPE, SiLU-gated feed-forward: Llama 2 and 3, TinyLlama, Mistral,
  * SmolLM2, ERNIE 4.5, InternLM2, EXAONE 3; and what differs from them by little: SmolLM3 (every fourth layer without
  * RoPE), Granite and MiniCPM (factors on embedding, residual and logits), Seed-OSS (another name of the second norm),
- * Hunyuan (head norms after RoPE).
+ * Hunyuan (head norms after RoPE), Arcee (relu² without a gate).
  *
  * The forward pass, on one screen. D model width, H heads, G KV heads, K head width, F feed-forward width. */
 #include <math.h>
@@ -11,14 +11,17 @@
 struct names {
     enum teg_tensor_name ffn_norm;
     bool head_norms; /* after RoPE */
+    bool plain;      /* feed-forward without a gate */
 };
 
-static const struct names usual = {FFN_NORM, false};
+static const struct names usual = {FFN_NORM, false, false};
 
 /* [T, D] -> [T, D] */
-static value feed_forward(struct teg_builder *b, value h, uint32_t l)
+static value feed_forward(struct teg_builder *b, value h, uint32_t l, bool plain)
 {
     const struct teg_hparams *const hp = b->hp;
+    if (plain)
+        return teg_b_linear(b, teg_b_activate(b, teg_b_linear(b, h, FFN_UP, l, hp->ffn_width)), FFN_DOWN, l, hp->width);
     if (teg_b_has(b, FFN_GATE_UP_SHARED, l)) /* granite 4 without experts */
         return teg_b_linear(b, teg_b_fused_glu(b, h, FFN_GATE_UP_SHARED, l), FFN_DOWN_SHARED, l, hp->width);
     const value gate = teg_b_linear(b, h, FFN_GATE, l, hp->ffn_width); /* [T, F] */
@@ -48,7 +51,7 @@ static void forward(struct teg_builder *b, const struct names *names)
         h = teg_b_linear(b, teg_b_attend(b, q, k, v, l, window), ATTN_OUT, l, hp->width);
         x = teg_b_add(b, x, teg_b_scale(b, h, hp->residual_scale));
 
-        h = feed_forward(b, teg_b_norm(b, x, names->ffn_norm, l), l);
+        h = feed_forward(b, teg_b_norm(b, x, names->ffn_norm, l), l, names->plain);
         x = teg_b_add(b, x, teg_b_scale(b, h, hp->residual_scale));
         teg_b_layer_output(b, x, l);
     }
@@ -117,10 +120,15 @@ void teg_build_minicpm(struct teg_builder *b)
 
 void teg_build_seed(struct teg_builder *b)
 {
-    forward(b, &(struct names){POST_ATTN_NORM, false});
+    forward(b, &(struct names){POST_ATTN_NORM, false, false});
 }
 
 void teg_build_hunyuan(struct teg_builder *b)
 {
-    forward(b, &(struct names){FFN_NORM, true});
+    forward(b, &(struct names){FFN_NORM, true, false});
+}
+
+void teg_build_arcee(struct teg_builder *b)
+{
+    forward(b, &(struct names){FFN_NORM, false, true});
 }

@@ -5,7 +5,7 @@ Tiny random models (tools/tiny_models.py) in both forms, directory and GGUF; the
 tools/make_tiny_models.py). `--mode exact` must agree within 1e-3 in any logit and 1e-4 in relative L2 over all rows;
 a float32 engine is usually a hundred times closer. Broken files must give one line of error and exit code 1.
 
-  test_tiny.py [PART …]      parts: logits forms quant tokens chat hidden telling errors truncation
+  test_tiny.py [PART …]      parts: logits families forms quant tokens chat hidden telling errors truncation
 """
 import json
 import os
@@ -460,7 +460,25 @@ def part_truncation(t):
              "\n".join(bad))
 
 
-PARTS = {"logits": part_logits, "forms": part_forms, "quant": part_quant, "tokens": part_tokens, "chat": part_chat,
+def part_families(t):
+    """The kept models of LayerNorm families (tools/tiny_families.py): the last rows of each length, and the chunk."""
+    for name in ("gpt2", "gptneox", "cohere2"):
+        z, vocab = t.golden(name), 272
+        for form, path in (("directory", os.path.join(TINY, name)), ("GGUF", os.path.join(TINY, name + ".gguf"))):
+            worst, wrong = 0.0, []
+            for n in LENGTHS:
+                x = t.work.logits(path, tiny_ids(n, vocab))
+                if isinstance(x, Result):
+                    wrong.append(x.describe())
+                    continue
+                worst = max(worst, gap(x[-4:], z["rows%d" % n])[0])
+            y = t.work.logits(path, tiny_ids(LENGTHS[-1], vocab), "--chunk", "7", "--threads", "2")
+            if not wrong and (isinstance(y, Result) or not np.array_equal(x, y)):
+                wrong.append("chunks of 7 tokens give other logits")
+            t.tap.ok(not wrong and worst <= 3e-5, "logits %s (%s): max abs %.2g" % (name, form, worst), "\n".join(wrong))
+
+
+PARTS = {"logits": part_logits, "families": part_families, "forms": part_forms, "quant": part_quant, "tokens": part_tokens, "chat": part_chat,
          "hidden": part_hidden, "telling": part_telling, "errors": part_errors, "truncation": part_truncation}
 
 
