@@ -327,6 +327,43 @@ static value grouped_linear(struct teg_builder *b, value x, uint32_t layer, uint
     return y;
 }
 
+/* `n` rows of what `whole` was, a product's weight or bias, as a constant of their own. */
+static value rows_of(struct teg_builder *b, struct teg_value whole, uint32_t begin, uint32_t n, char part)
+{
+    const uint64_t dims[2] = {n, (uint64_t)whole.shape.dims[1]};
+    const size_t row_bytes = whole.n_bytes / (size_t)whole.shape.dims[0];
+    const char *const name = teg_arena_printf(b->arena, "%s.%c", whole.name, part);
+    value v = TEG_NO_VALUE;
+    if (!name)
+        return keep(b, teg_base_fail_memory(b->err, whole.name, 2), TEG_NO_VALUE);
+    const enum teg_status status =
+        teg_graph_const(b->graph, name, whole.dtype, whole.shape.rank, dims,
+                        (const char *)whole.data + begin * row_bytes, n * row_bytes, &v, b->err);
+    return keep(b, status, v);
+}
+
+/* The last op, a product with the rows of q, k and v, as three: heads that are cut from the product at once, without
+ * RoPE between, would be counted from its first column. */
+static struct teg_qkv split(struct teg_builder *b, uint32_t q, uint32_t kv)
+{
+    const struct teg_op op = b->graph->ops[b->graph->n_ops - 1];
+    value made[2] = {TEG_NO_VALUE, TEG_NO_VALUE};
+    for (uint32_t i = 0; i < 2 && b->status == TEG_OK; i++) {
+        struct teg_op part = {.kind = TEG_OP_LINEAR, .n_inputs = op.n_inputs, .inputs = {op.inputs[0]}};
+        for (uint32_t k = 1; k < op.n_inputs; k++)
+            part.inputs[k] = rows_of(b, b->graph->values[op.inputs[k]], q + i * kv, kv, i ? 'v' : 'k');
+        made[i] = append(b, &part);
+    }
+    for (uint32_t k = 1; k < op.n_inputs && b->status == TEG_OK; k++) {
+        struct teg_value *const w = &b->graph->values[op.inputs[k]];
+        w->n_bytes = w->n_bytes / (q + 2 * (size_t)kv) * q;
+        w->shape.dims[0] = q;
+    }
+    if (b->status == TEG_OK)
+        b->graph->values[op.result].shape.dims[1] = q;
+    return (struct teg_qkv){op.result, made[0], made[1]};
+}
+
 struct teg_qkv teg_b_qkv(struct teg_builder *b, value x, uint32_t layer)
 {
     const uint32_t q = b->hp->n_heads * b->hp->head_width, kv = b->hp->n_kv_heads * b->hp->head_width;
@@ -336,6 +373,8 @@ struct teg_qkv teg_b_qkv(struct teg_builder *b, value x, uint32_t layer)
     const bool grouped = !b->hp->is_gguf && b->names && b->names->grouped && b->hp->n_kv_heads > 1;
     const value all =
         grouped ? grouped_linear(b, x, layer, q + 2 * kv) : teg_b_linear(b, x, ATTN_QKV, layer, q + 2 * kv);
+    if (b->split && b->status == TEG_OK)
+        return split(b, q, kv);
     return (struct teg_qkv){teg_b_slice(b, all, 0, q), teg_b_slice(b, all, q, kv), teg_b_slice(b, all, q + kv, kv)};
 }
 

@@ -80,6 +80,7 @@ struct teg_builder {
     const struct teg_names *names; /* safetensors: NULL: those of Llama */
     enum teg_norm_kind norm_kind;
     bool biases;          /* every product in a layer has one, or the file is not whole */
+    bool split;           /* q, k and v of one matrix become three products */
     float norm_offset;    /* 1 where the file stores norm weights minus 1 */
     bool *used;           /* [n_tensors] of the source */
     teg_value_id *states; /* [n_layers] */

@@ -52,6 +52,7 @@ static void forward(struct teg_builder *b, const struct shape *s)
 {
     const struct teg_hparams *const hp = b->hp;
     value x = teg_b_embed(b, 1); /* [T, D] */
+    b->split = s->positions != ROPE;
     if (s->positions == LEARNED)
         x = teg_b_add(b, x, teg_b_position(b, s->first_position));
     for (uint32_t l = 0; l < hp->n_layers && b->status == TEG_OK; l++) {

@@ -134,8 +134,21 @@ static const struct teg_op *embedding_op(struct lowerer *l)
     return NULL;
 }
 
-/* Rows of the embedding, and what is done with them before the first layer. */
-static var embed(struct lowerer *l, var ids)
+/* The learned row of each position. */
+static var position_rows(struct lowerer *l, const struct teg_op *op, var positions)
+{
+    const var table =
+        teg_lower_weight(l, &(struct weight_use){.value = op->inputs[0], .op = UINT32_MAX, .embedding = true});
+    if (op->attr.first)
+        positions =
+            OP(l, "add", "position_rows", {"x", positions}, {"y", teg_mil_make_int(l->m, (int32_t)op->attr.first)});
+    return OP(l, "gather", "position_embedded", {"x", table}, {"indices", positions},
+              {"axis", teg_mil_make_int(l->m, 0)});
+}
+
+/* Rows of the embedding, and what is done with them before the first layer: learned positions are added, all is
+ * scaled. */
+static var embed(struct lowerer *l, var ids, var positions)
 {
     const struct teg_op *const op = embedding_op(l);
     if (!op)
@@ -143,14 +156,23 @@ static var embed(struct lowerer *l, var ids)
     const var table =
         teg_lower_weight(l, &(struct weight_use){.value = op->inputs[1], .op = UINT32_MAX, .embedding = true});
     var x = OP(l, "gather", "embedded", {"x", table}, {"indices", ids}, {"axis", teg_mil_make_int(l->m, 0)});
+    var learned = TEG_MIL_NO_VAR;
     x = teg_lower_multiply(l, "embedded_scaled", x, op->attr.scale.scale);
-    for (uint32_t i = (uint32_t)(op - l->g->ops) + 1; i < l->layers.at[0].begin; i++) {
-        if (l->g->ops[i].kind != TEG_OP_SCALE)
+    for (uint32_t i = 0; i < l->layers.at[0].begin; i++) {
+        const struct teg_op *const next = &l->g->ops[i];
+        if (next == op)
+            continue;
+        if (next->kind == TEG_OP_POSITION && learned == TEG_MIL_NO_VAR)
+            learned = position_rows(l, next, positions);
+        else if (next->kind == TEG_OP_ADD && learned != TEG_MIL_NO_VAR)
+            x = OP(l, "add", "embedded_placed", {"x", x}, {"y", learned});
+        else if (next->kind == TEG_OP_SCALE)
+            x = teg_lower_multiply(l, "embedded_scaled", x, next->attr.scale.scale);
+        else
             teg_lower_keep(l, teg_base_fail(l->err, TEG_ERR_UNSUPPORTED, 0,
-                                            "cannot write a package: %s: expected only a factor between embedding and "
-                                            "first layer, found this op",
-                                            teg_op_name(l->g->ops[i].kind)));
-        x = teg_lower_multiply(l, "embedded_scaled", x, l->g->ops[i].attr.scale.scale);
+                                            "cannot write a package: %s: expected only a factor and learned positions "
+                                            "between embedding and first layer, found this op",
+                                            teg_op_name(next->kind)));
     }
     return x;
 }
@@ -253,7 +275,7 @@ void teg_lower_portable(struct lowerer *l)
         l->ropes[i].cos = OP(l, "expand_dims", "cos", {"x", c}, {"axes", INTS(l, 1)});
         l->ropes[i].sin = OP(l, "expand_dims", "sin", {"x", s}, {"axes", INTS(l, 1)});
     }
-    l->seen[l->layers.embedded].flat = embed(l, ids);
+    l->seen[l->layers.embedded].flat = embed(l, ids, positions);
     write_layers(l);
     const var rows = teg_lower_flat(l, l->layers.last);
     const int64_t three = 3;
@@ -287,7 +309,7 @@ static void prepare_function(struct lowerer *l)
     const var given = input(l, "position_ids", TEG_MIL_INT32, 2, ids_dims, l->o->chunk);
     const var zero = teg_mil_make_int(l->m, 0);
     const var positions = OP(l, "maximum", "positions", {"x", given}, {"y", zero}); /* padding: rows of any table */
-    teg_mil_make_output(l->m, "hidden", embed(l, ids));
+    teg_mil_make_output(l->m, "hidden", embed(l, ids, positions));
     for (uint32_t i = 0; i < l->n_ropes; i++) {
         var c, s;
         gather_tables(l, i, positions, &c, &s);

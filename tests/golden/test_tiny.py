@@ -476,6 +476,14 @@ def part_families(t):
             if not wrong and (isinstance(y, Result) or not np.array_equal(x, y)):
                 wrong.append("chunks of 7 tokens give other logits")
             t.tap.ok(not wrong and worst <= 3e-5, "logits %s (%s): max abs %.2g" % (name, form, worst), "\n".join(wrong))
+        package = t.work.file(name + ".mlpackage")
+        r = run("convert", path, "-o", package, "--weights", "f16")
+        x = t.work.logits(package, tiny_ids(LENGTHS[-1], vocab)) if r.code == 0 else r
+        if isinstance(x, Result):
+            t.tap.ok(False, "converted %s" % name, x.describe())
+            continue
+        worst = gap(x[-4:], z["rows%d" % LENGTHS[-1]])[0]
+        t.tap.ok(worst <= 2e-2, "logits of converted %s: max abs %.2g" % (name, worst))
 
 
 PARTS = {"logits": part_logits, "families": part_families, "forms": part_forms, "quant": part_quant, "tokens": part_tokens, "chat": part_chat,

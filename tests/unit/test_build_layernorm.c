@@ -180,13 +180,20 @@ static void test_turned(void **state)
     fake_tensor(&f, "transformer.h.0.mlp.c_fc.weight")->data = fc;
     fake_add(&f, "transformer.h.0.attn.bias", 8, 8); /* a mask that old checkpoints keep */
     struct built b = build_well(&f);
-    const struct teg_op *const op = nth_op(b.graph, TEG_OP_LINEAR, 2);
+    const struct teg_op *const op = nth_op(b.graph, TEG_OP_LINEAR, 4); /* q, k, v, out */
     const struct teg_value *const w = &b.graph->values[op->inputs[1]];
     assert_string_equal(w->name, "transformer.h.0.mlp.c_fc.weight");
     assert_int_equal(w->shape.dims[0], F);
     for (size_t r = 0; r < F; r++)
         for (size_t c = 0; c < D; c++)
             assert_true(((const float *)w->data)[r * D + c] == fc[c * F + r]);
+    for (uint32_t part = 0; part < 3; part++) { /* one matrix in the file, three products in the graph */
+        const struct teg_op *const product = nth_op(b.graph, TEG_OP_LINEAR, part);
+        const struct teg_value *const qkv = &b.graph->values[product->inputs[1]];
+        assert_int_equal(qkv->shape.dims[0], D);
+        assert_int_equal(b.graph->values[product->inputs[2]].shape.dims[0], D);
+        assert_int_equal(teg_value_width(&b.graph->values[product->result]), D);
+    }
     assert_int_equal(nth_op(b.graph, TEG_OP_ACTIVATION, 0)->attr.activation, TEG_ACT_GELU_TANH);
     built_free(&b);
     fake_free(&f);
