@@ -147,6 +147,35 @@ static inline void naive_embedding(const struct naive *n, const struct teg_op *o
         n->kernels->scale_f32(y, width, op->attr.scale.scale, n->n_tokens, width);
 }
 
+/* The row of each token's position. */
+static inline void naive_position(const struct naive *n, const struct teg_op *op, float *y)
+{
+    const struct teg_value *const table = &n->graph->values[op->inputs[0]];
+    const size_t width = teg_value_width(table);
+    size_t row_bytes = 0;
+    (void)teg_dtype_row_bytes(table->dtype, width, &row_bytes);
+    for (size_t t = 0; t < n->n_tokens; t++)
+        n->kernels->decode_row(table->dtype, (const char *)table->data + (op->attr.first + t) * row_bytes,
+                               y + t * width, width);
+}
+
+/* act(a) · b; b NULL: 1. */
+static inline void naive_activation(const struct naive *n, const struct teg_op *op, const float *a, const float *b,
+                                    float *y, size_t width)
+{
+    const struct teg_kernels *const k = n->kernels;
+    const size_t T = n->n_tokens;
+    float *const ones = naive_alloc(T * width * sizeof *ones);
+    for (size_t i = 0; i < T * width; i++)
+        ones[i] = 1;
+    (op->attr.activation == TEG_ACT_SILU   ? k->silu_mul_f32
+     : op->attr.activation == TEG_ACT_RELU ? k->relu_mul_f32
+     : op->attr.activation == TEG_ACT_GELU_TANH
+         ? k->gelu_mul_f32
+         : k->gelu_erf_mul_f32)(a, width, b ? b : ones, width, y, width, T, width);
+    free(ones);
+}
+
 static inline void naive_op(struct naive *n, const struct teg_op *op)
 {
     const struct teg_kernels *const k = n->kernels;
@@ -191,10 +220,21 @@ static inline void naive_op(struct naive *n, const struct teg_op *op)
     case TEG_OP_ATTENTION:
         naive_attention(n, op, y);
         break;
+    case TEG_OP_LAYER_NORM: {
+        const size_t m = teg_value_width(&n->graph->values[op->inputs[1]]);
+        k->layer_norm_f32(a, m, n->graph->values[op->inputs[1]].data,
+                          op->n_inputs > 2 ? n->graph->values[op->inputs[2]].data : NULL, op->attr.norm.eps, y, m,
+                          T * width / m, m);
+        break;
+    }
+    case TEG_OP_POSITION:
+        naive_position(n, op, y);
+        break;
     case TEG_OP_GLU:
-        (op->attr.activation == TEG_ACT_SILU        ? k->silu_mul_f32
-         : op->attr.activation == TEG_ACT_GELU_TANH ? k->gelu_mul_f32
-                                                    : k->gelu_erf_mul_f32)(a, width, b, width, y, width, T, width);
+        naive_activation(n, op, a, b, y, width);
+        break;
+    case TEG_OP_ACTIVATION:
+        naive_activation(n, op, a, NULL, y, width);
         break;
     case TEG_OP_ADD:
         k->add_f32(a, width, b, width, y, width, T, width);
