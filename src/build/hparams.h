@@ -25,33 +25,34 @@ struct teg_hparams {
     bool tied;                     /* config.json: the head is the embedding; GGUF says it by leaving the head out */
     bool attention_bias, mlp_bias; /* config.json: biases must be there */
     bool causal;
+    bool parallel;                 /* gptneox, falcon: both halves of a layer read what the layer reads */
+    bool multi_query, new_decoder; /* starcoder, falcon: one KV head; falcon: groups of heads */
+    bool scaled_scores;            /* gpt2: false: attention scores are not divided by sqrt(head_width) */
+    bool norm_before;              /* opt: norms stand before each half of a layer */
+    bool squared_activation;       /* of the feed-forward part: relu² */
+    enum teg_activation activation;
+    uint32_t embedding_width; /* opt: of the embedding, before a projection to the model's; 0: the model's */
     float norm_eps;
-    enum teg_activation activation;    /* of the feed-forward part */
-    bool squared_activation;           /* and its square: relu² */
-    bool parallel;                     /* gptneox, falcon: both halves of a layer read what the layer reads */
-    bool multi_query, new_decoder;     /* starcoder, falcon: one KV head; falcon: groups of heads */
-    bool scaled_scores;                /* gpt2: false: attention scores are not divided by sqrt(head_width) */
-    bool norm_before;                  /* opt: norms stand before each half of a layer */
-    uint32_t embedding_width;          /* opt: of the embedding, before a projection to the model's; 0: the model's */
-    float attn_softcap, final_softcap; /* 0: none */
-    float attention_scale;             /* GGUF: the factor itself; 0: 1/sqrt(head_width) */
-    float query_pre_attn;              /* config.json: the factor is its -1/2 power; 0: not given */
+    float attn_softcap, final_softcap;     /* 0: none */
+    float attention_scale;                 /* GGUF: the factor itself; 0: 1/sqrt(head_width) */
+    float query_pre_attn;                  /* config.json: the factor is its -1/2 power; 0: not given */
     float embedding_scale, residual_scale; /* granite: of the embedding, of what half a layer adds; 0: 1 */
     float logit_divisor;                   /* granite: the logits are divided by it; 0: 1 */
     float logit_scale;                     /* cohere: the logits are multiplied by it; 0: 1 */
 
     float rope_base, rope_local_base; /* local: for windowed layers; 0: the same base */
     bool rope_pairs;                  /* of neighbours (2i, 2i + 1); else (i, i + rope_dims / 2) */
-    uint32_t rope_dims;               /* of a head that turn; 0: all */
-    float partial_rotary;             /* config.json's way to say it; 0: all */
-    enum teg_rope_scaling scaling;
     bool has_scaling_type;
+    bool yarn_exact_ramp; /* "truncate": false: the ramp's ends are not rounded to whole dimensions */
+    bool rope_finetuned;  /* granite: false: no layer has RoPE; others say it and have */
+    uint32_t rope_dims;   /* of a head that turn; 0: all */
+    float partial_rotary; /* config.json's way to say it; 0: all */
+    enum teg_rope_scaling scaling;
     float rope_factor, low_freq_factor, high_freq_factor, beta_fast, beta_slow;
     float rope_magnitude; /* attention factor as given; 0: by the formula */
     float mscale, mscale_all_dim;
     uint32_t original_context;
-    float rope_alpha;     /* hunyuan: the base grows by its d/(d - 2)th power; 0: 1 */
-    bool yarn_exact_ramp; /* "truncate": false: the ramp's ends are not rounded to whole dimensions */
+    float rope_alpha;                          /* hunyuan: the base grows by its d/(d - 2)th power; 0: 1 */
     const float *short_factors, *long_factors; /* config.json's longrope: [n_factors] */
     uint32_t n_factors;                        /* rope_dims / 2 */
 
@@ -62,7 +63,6 @@ struct teg_hparams {
     uint32_t max_window_layers;      /* qwen: layers from this one on are windowed */
     uint32_t no_rope_interval;       /* smollm3: every n-th layer has no RoPE */
     const bool *uses_rope;           /* smollm3: per layer where the file says it; else NULL */
-    bool rope_finetuned;             /* granite: false: no layer has RoPE; others say it and have */
 };
 
 /* Reads and checks them. `family` is the GGUF architecture name. */

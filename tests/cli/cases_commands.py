@@ -323,7 +323,7 @@ def _():
         expect(re.search(r"^runs +no: cannot run model: .*found mamba", facts.text, re.M), facts.text)
         expect("mode " not in facts.text, "no mode")
         expect("found mamba" in json.loads(run("inspect", path, "--json").out)["refusal"], "refusal")
-        expect_error(run("run", path, "-p", "x"), 1, "architecture", "expected one of llama", "a state-space model")
+        expect_error(run("run", path, "-p", "x"), 1, "architecture", "expected one that docs/FORMATS.md lists", "a state-space model")
     expect_equal(json.loads(run("inspect", MODEL, "--json").out)["refusal"], None, "refusal of a model that runs")
 
 

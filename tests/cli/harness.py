@@ -18,7 +18,7 @@ def find_model():
     if given:
         return os.path.abspath(given)
     files = sorted((ROOT / "tests" / "data" / "tiny").glob("*.gguf"))
-    return str(files[0]) if files else None
+    return str(next((f for f in files if "llama" in f.name), files[0])) if files else None
 
 
 MODEL = find_model()
