@@ -5,30 +5,28 @@
  * Not taken: patterns that rename one family's tensors to another's, which fail on the first name that fits two. */
 #include "build/builder.h"
 
-#define OF_TRANSFORMER(norm_1, norm_2)                                                                                 \
-    [TOKEN_EMBD] = "wte", [OUTPUT_NORM] = "ln_f", [ATTN_NORM] = "h.%u." norm_1, [FFN_NORM] = "h.%u." norm_2
+#define OF_GPT [TOKEN_EMBD] = "wte", [OUTPUT_NORM] = "ln_f", [ATTN_NORM] = "h.%u.ln_1", [FFN_NORM] = "h.%u.ln_2"
 
 const struct teg_names teg_names_gpt2 = {
     .prefix = "transformer.",
     .transposed = true,
-    .of = {OF_TRANSFORMER("ln_1", "ln_2"), [POSITION_EMBD] = "wpe", [ATTN_QKV] = "h.%u.attn.c_attn",
-           [ATTN_OUT] = "h.%u.attn.c_proj", [FFN_UP] = "h.%u.mlp.c_fc", [FFN_DOWN] = "h.%u.mlp.c_proj"}};
+    .of = {OF_GPT, [POSITION_EMBD] = "wpe", [ATTN_QKV] = "h.%u.attn.c_attn", [ATTN_OUT] = "h.%u.attn.c_proj",
+           [FFN_UP] = "h.%u.mlp.c_fc", [FFN_DOWN] = "h.%u.mlp.c_proj"}};
 
 const struct teg_names teg_names_starcoder = {
     .prefix = "transformer.",
     .grouped = true,
-    .of = {OF_TRANSFORMER("ln_1", "ln_2"), [POSITION_EMBD] = "wpe", [ATTN_QKV] = "h.%u.attn.c_attn",
-           [ATTN_OUT] = "h.%u.attn.c_proj", [FFN_UP] = "h.%u.mlp.c_fc", [FFN_DOWN] = "h.%u.mlp.c_proj"}};
+    .of = {OF_GPT, [POSITION_EMBD] = "wpe", [ATTN_QKV] = "h.%u.attn.c_attn", [ATTN_OUT] = "h.%u.attn.c_proj",
+           [FFN_UP] = "h.%u.mlp.c_fc", [FFN_DOWN] = "h.%u.mlp.c_proj"}};
 
 const struct teg_names teg_names_gptj = {
     .prefix = "transformer.",
-    .of = {OF_TRANSFORMER("ln_1", "ln_2"), [ATTN_Q] = "h.%u.attn.q_proj", [ATTN_K] = "h.%u.attn.k_proj",
-           [ATTN_V] = "h.%u.attn.v_proj", [ATTN_OUT] = "h.%u.attn.out_proj", [FFN_UP] = "h.%u.mlp.fc_in",
-           [FFN_DOWN] = "h.%u.mlp.fc_out"}};
+    .of = {OF_GPT, [ATTN_Q] = "h.%u.attn.q_proj", [ATTN_K] = "h.%u.attn.k_proj", [ATTN_V] = "h.%u.attn.v_proj",
+           [ATTN_OUT] = "h.%u.attn.out_proj", [FFN_UP] = "h.%u.mlp.fc_in", [FFN_DOWN] = "h.%u.mlp.fc_out"}};
 
 const struct teg_names teg_names_gpt_neo = {
     .prefix = "transformer.",
-    .of = {OF_TRANSFORMER("ln_1", "ln_2"), [POSITION_EMBD] = "wpe", [ATTN_Q] = "h.%u.attn.attention.q_proj",
+    .of = {OF_GPT, [POSITION_EMBD] = "wpe", [ATTN_Q] = "h.%u.attn.attention.q_proj",
            [ATTN_K] = "h.%u.attn.attention.k_proj", [ATTN_V] = "h.%u.attn.attention.v_proj",
            [ATTN_OUT] = "h.%u.attn.attention.out_proj", [FFN_UP] = "h.%u.mlp.c_fc", [FFN_DOWN] = "h.%u.mlp.c_proj"}};
 
