@@ -34,6 +34,31 @@ static inline void built_free(struct built *b)
     teg_source_free(b->source);
 }
 
+/* The n-th allocation fails, for all n, of which there are fewer than `most`: one error each time, nothing is left. */
+static inline void build_every_allocation(struct fake *f, size_t most)
+{
+    struct teg_source *const source = fake_source(f, NULL);
+    enum teg_status status = TEG_ERR_MEMORY;
+    for (size_t n = 1; status != TEG_OK; n++) {
+        struct counting c;
+        struct teg_arena arena;
+        struct teg_graph *graph = NULL;
+        struct teg_hparams hp;
+        struct teg_error err = {0};
+        teg_arena_init(&arena, counting_init(&c, n));
+        status = teg_build(source, &arena, &graph, &hp, &err);
+        if (status != TEG_OK) {
+            assert_int_equal(status, TEG_ERR_MEMORY);
+            assert_int_equal(err.status, TEG_ERR_MEMORY);
+            assert_null(graph);
+        }
+        teg_arena_free(&arena);
+        assert_int_equal(c.n_live, 0);
+        assert_true(n < most);
+    }
+    teg_source_free(source);
+}
+
 static inline struct built build_well(struct fake *f)
 {
     const struct built b = build(f);

@@ -243,26 +243,7 @@ static void test_memory(void **state)
     (void)state;
     for (int i = 0; i < 2; i++) {
         struct fake f = i ? gpt2() : neox();
-        struct teg_source *const source = fake_source(&f, NULL);
-        enum teg_status status = TEG_ERR_MEMORY;
-        for (size_t n = 1; status != TEG_OK; n++) {
-            struct counting c;
-            struct teg_arena arena;
-            struct teg_graph *graph = NULL;
-            struct teg_hparams hp;
-            struct teg_error err = {0};
-            teg_arena_init(&arena, counting_init(&c, n));
-            status = teg_build(source, &arena, &graph, &hp, &err);
-            if (status != TEG_OK) {
-                assert_int_equal(status, TEG_ERR_MEMORY);
-                assert_int_equal(err.status, TEG_ERR_MEMORY);
-                assert_null(graph);
-            }
-            teg_arena_free(&arena);
-            assert_int_equal(c.n_live, 0);
-            assert_true(n < 200);
-        }
-        teg_source_free(source);
+        build_every_allocation(&f, 200);
         fake_free(&f);
     }
 }

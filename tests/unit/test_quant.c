@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "quant/impl.h"
+#include "unit/quant_test.h"
 
 static uint32_t next_random(uint32_t *state)
 {
@@ -603,23 +604,6 @@ static void values_that_cannot_be(void **state)
 
 /* ---- memory ---- */
 
-static void *refuse(void *ctx, size_t n_bytes, size_t align)
-{
-    size_t *const left = ctx;
-    if (!*left)
-        return NULL;
-    --*left;
-    void *p = NULL;
-    return posix_memalign(&p, align < sizeof p ? sizeof p : align, n_bytes ? n_bytes : 1) ? NULL : p;
-}
-
-static void release(void *ctx, void *p, size_t n_bytes)
-{
-    (void)ctx;
-    (void)n_bytes;
-    free(p);
-}
-
 static void every_allocation_may_fail(void **state)
 {
     (void)state;
@@ -630,7 +614,7 @@ static void every_allocation_may_fail(void **state)
         assert_true(teg_quant_rule_parse(rule_texts[r], &rule));
         for (size_t n = 0; status != TEG_OK; n++) {
             size_t left = n;
-            const struct teg_allocator allocator = {refuse, release, &left};
+            const struct teg_allocator allocator = refusing(&left);
             struct teg_arena arena;
             struct teg_quantized q;
             struct teg_quant_report report;

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "quant/quant.h"
+#include "unit/quant_test.h"
 
 enum { ROWS = 130, COLUMNS = 8192 }; /* slabs of 128 rows and 2 */
 
@@ -126,23 +126,6 @@ static void what_goes_wrong_later(void **state)
 
 /* ---- memory ---- */
 
-static void *refuse(void *ctx, size_t n_bytes, size_t align)
-{
-    size_t *const left = ctx;
-    void *p = NULL;
-    if (!*left)
-        return NULL;
-    --*left;
-    return posix_memalign(&p, align < sizeof p ? sizeof p : align, n_bytes ? n_bytes : 1) ? NULL : p;
-}
-
-static void release(void *ctx, void *p, size_t n_bytes)
-{
-    (void)ctx;
-    (void)n_bytes;
-    free(p);
-}
-
 static void every_allocation_may_fail(void **state)
 {
     (void)state;
@@ -154,7 +137,7 @@ static void every_allocation_may_fail(void **state)
         enum teg_status status = TEG_ERR_MEMORY;
         for (size_t n = 0; status != TEG_OK; n++) {
             size_t left = n;
-            const struct teg_allocator allocator = {refuse, release, &left};
+            const struct teg_allocator allocator = refusing(&left);
             struct teg_arena arena;
             struct teg_quantized q;
             struct teg_quant_report report;
