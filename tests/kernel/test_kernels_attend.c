@@ -74,24 +74,32 @@ static void append_range(const struct teg_attend *record, const struct problem *
                                                 .head_width = p->width});
 }
 
+/* Queries `q` at positions from …, n_tokens of them; rows of queries and results lie side by side. */
+static struct teg_attention_args args_of(const struct problem *p, const float *q, float *out, size_t from,
+                                         size_t n_tokens)
+{
+    return (struct teg_attention_args){.q = q,
+                                       .q_stride = p->group * p->width,
+                                       .out = out,
+                                       .out_stride = p->group * p->width,
+                                       .pages = (const void *const *)p->pages,
+                                       .page_offset_bytes = p->offset,
+                                       .first_position = from,
+                                       .n_tokens = n_tokens,
+                                       .head_width = p->width,
+                                       .group = p->group,
+                                       .window = p->window,
+                                       .scale = p->scale,
+                                       .softcap = p->softcap,
+                                       .sinks = p->sinks ? p->sink : NULL,
+                                       .scratch = p->scratch};
+}
+
 static void attend_range(const struct teg_attend *record, const struct problem *p, size_t from, size_t to, float *out)
 {
     const size_t stride = p->group * p->width;
-    record->run(&(struct teg_attention_args){.q = p->q + from * stride,
-                                             .q_stride = stride,
-                                             .out = out + from * stride,
-                                             .out_stride = stride,
-                                             .pages = (const void *const *)p->pages,
-                                             .page_offset_bytes = p->offset,
-                                             .first_position = from,
-                                             .n_tokens = to - from,
-                                             .head_width = p->width,
-                                             .group = p->group,
-                                             .window = p->window,
-                                             .scale = p->scale,
-                                             .softcap = p->softcap,
-                                             .sinks = p->sinks ? p->sink : NULL,
-                                             .scratch = p->scratch});
+    const struct teg_attention_args args = args_of(p, p->q + from * stride, out + from * stride, from, to - from);
+    record->run(&args);
 }
 
 /* ---- pages ---- */
@@ -403,22 +411,8 @@ static bool ranges_agree(const struct teg_attend *record, const struct problem *
     float out[8 * 3 * 64], again[8 * 3 * 64];
     const size_t row = p->group * p->width, from = p->n_keys - n_tokens;
     const size_t state = teg_attend_state_floats(p->width), set = n_tokens * p->group * state;
-    struct teg_attention_args args = {.q = p->q,
-                                      .q_stride = row,
-                                      .out = out,
-                                      .out_stride = row,
-                                      .pages = (const void *const *)p->pages,
-                                      .page_offset_bytes = p->offset,
-                                      .first_position = from,
-                                      .n_tokens = n_tokens,
-                                      .head_width = p->width,
-                                      .group = p->group,
-                                      .window = p->window,
-                                      .scale = p->scale,
-                                      .softcap = p->softcap,
-                                      .sinks = p->sinks ? p->sink : NULL,
-                                      .scratch = p->scratch,
-                                      .state_stride = p->group * state};
+    struct teg_attention_args args = args_of(p, p->q, out, from, n_tokens);
+    args.state_stride = p->group * state;
     record->run(&args);
     args.out = again;
     for (size_t range = 0; range <= p->n_keys / TEG_RANGE_TOKENS + n_at_a_time; range += n_at_a_time) {
