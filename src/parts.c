@@ -131,7 +131,7 @@ static bool find_by_name(const struct wiring *w, const char *name, struct teg_mi
         const struct teg_mil_block *const b = &p->functions[w->stages[s].function].block;
         for (size_t o = 0; o < b->n_outputs; o++)
             if (strcmp(p->vars[b->outputs[o]].name, name) == 0) {
-                *wire = (struct teg_mil_wire){s, o};
+                *wire = (struct teg_mil_wire){.stage = s, .output = o};
                 return true;
             }
     }
@@ -143,7 +143,7 @@ static enum teg_status wire_input(const struct wiring *w, size_t part, const str
 {
     const struct teg_mil_feature *const f = find_feature(i->inputs, i->n_inputs, name);
     const enum teg_lm_role role = f ? teg_contract_input_role(f, w->manifest) : TEG_LM_UNKNOWN;
-    *wire = (struct teg_mil_wire){TEG_MIL_OUTSIDE, 0};
+    *wire = (struct teg_mil_wire){.stage = TEG_MIL_OUTSIDE};
     if (role == TEG_LM_HIDDEN && w->hidden.stage == TEG_MIL_OUTSIDE)
         FAIL(w->err, TEG_ERR_FORMAT,
              "cannot join parts: %.100s: parts[%zu] (%.100s): input '%.60s': expected a part before it that gives "
@@ -167,7 +167,7 @@ static void take_outputs(struct wiring *w, size_t part, size_t function)
         const struct teg_mil_feature *const f = find_feature(i->outputs, i->n_outputs, p->vars[b->outputs[o]].name);
         const enum teg_lm_role role = f ? output_role(w, i, f, part) : TEG_LM_IGNORED;
         if (role == TEG_LM_HIDDEN)
-            w->hidden = (struct teg_mil_wire){w->n_stages - 1, o};
+            w->hidden = (struct teg_mil_wire){.stage = w->n_stages - 1, .output = o};
         else if (role == TEG_LM_LOGITS)
             w->results[w->n_results++] = (struct teg_mil_result){w->n_stages - 1, o, NULL};
     }
@@ -241,7 +241,7 @@ static enum teg_status start_way(struct wiring *w)
             n_outputs += w->program->parts[part]->functions[f].block.n_outputs;
     w->n_stages = w->n_results = 0;
     w->is_prepared = false;
-    w->hidden = (struct teg_mil_wire){TEG_MIL_OUTSIDE, 0};
+    w->hidden = (struct teg_mil_wire){.stage = TEG_MIL_OUTSIDE};
     w->stages = teg_arena_array(w->arena, w->program->n_parts + 1, sizeof *w->stages);
     w->results = teg_arena_array(w->arena, n_outputs, sizeof *w->results);
     return w->stages && w->results ? TEG_OK : no_memory(w);

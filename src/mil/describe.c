@@ -497,9 +497,40 @@ static enum teg_status read_metadata(struct teg_mil_reader *r, struct teg_span m
     return TEG_OK;
 }
 
+static bool has_feature(const struct teg_mil_feature *features, size_t n, const char *name)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(features[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+/* A pipeline's description need not name the states of its models: those that it leaves out are as they say. */
+static enum teg_status add_states(struct teg_mil_reader *r, const struct teg_mil_interface *joined,
+                                  struct teg_mil_interface *interface)
+{
+    const size_t n = interface->n_states, most = n + joined->n_states;
+    struct teg_mil_feature *const states = teg_arena_array(r->arena, most, sizeof *states);
+    if (!states)
+        return teg_mil_no_memory(r, most * sizeof *states);
+    for (size_t i = 0; i < n; i++)
+        states[i] = interface->states[i];
+    for (size_t i = 0; i < joined->n_states; i++) {
+        struct teg_mil_feature *const state = &states[interface->n_states];
+        if (has_feature(interface->states, n, joined->states[i].name))
+            continue;
+        *state = joined->states[i];
+        TRY(teg_mil_intern(r, teg_mil_span(state->name), "the name of a state", &state->name));
+        interface->n_states++;
+    }
+    interface->states = states;
+    return TEG_OK;
+}
+
 enum teg_status teg_mil_describe(struct teg_mil_reader *r, struct teg_span message)
 {
     struct teg_mil_program *const p = r->program;
+    const struct teg_mil_interface *const joined = p->n_parts ? p->interfaces : NULL;
     struct msg_description m = {0};
     MIL_READ(r, message, description_rows, &m, "the ModelDescription");
     p->interfaces = teg_arena_array(r->arena, p->n_functions, sizeof *p->interfaces);
@@ -511,6 +542,8 @@ enum teg_status teg_mil_describe(struct teg_mil_reader *r, struct teg_span messa
             MIL_FAIL(r, TEG_ERR_FORMAT, message.bytes,
                      "expected a description of function '%.80s', found none; export the model again",
                      p->functions[i].name);
+    if (joined)
+        TRY(add_states(r, joined, p->interfaces));
     if (m.metadata.bytes)
         TRY(read_metadata(r, m.metadata));
     return teg_mil_check(r, message.bytes);

@@ -38,7 +38,10 @@ static const struct teg_mil_function *function_of(const struct joiner *j, const 
 
 /* ---- sizes ---- */
 
-/* Room for all variables: those of each stage, and of each wire a cast's result and its type's name. */
+/* The most that stands on a wire: clip, round, reverse and cast, with their parameters. */
+enum { MOST_OPS_BETWEEN = 4, MOST_VARS_BETWEEN = 8 };
+
+/* Room for all variables: those of each stage, and of each wire. */
 static bool count_vars(const struct teg_mil_program *p, const struct teg_mil_joint *joints, size_t n, size_t *n_vars)
 {
     *n_vars = 0;
@@ -46,7 +49,7 @@ static bool count_vars(const struct teg_mil_program *p, const struct teg_mil_joi
         for (size_t s = 0; s < joints[i].n_stages; s++) {
             const struct teg_mil_program *const part = p->parts[joints[i].stages[s].program];
             const size_t n_inputs = part->functions[joints[i].stages[s].function].block.n_inputs;
-            if (!teg_add(*n_vars, part->n_vars + 2 * n_inputs, n_vars) || *n_vars >= UINT32_MAX / 2)
+            if (!teg_add(*n_vars, part->n_vars + MOST_VARS_BETWEEN * n_inputs, n_vars) || *n_vars >= UINT32_MAX / 2)
                 return false;
         }
     return true;
@@ -132,6 +135,88 @@ static bool copy_block(const struct joiner *j, const teg_mil_var_id *map, const 
     return ops && to->inputs && to->outputs && copy_ops(j, map, 0, from, ops, 0);
 }
 
+/* ---- what stands between two stages ---- */
+
+/* A parameter of an op that is made here. */
+struct parameter {
+    const char *name; /* before "x" in the alphabet */
+    struct teg_mil_const value;
+};
+
+/* Op `type` of x, whose result is `to`. False: memory. */
+static bool add_op(struct joiner *j, const char *type, const struct parameter *parameters, size_t n, teg_mil_var_id x,
+                   teg_mil_var_id to)
+{
+    struct teg_arena *const arena = &j->program->arena;
+    struct teg_mil_const *const values = teg_arena_array(arena, n, sizeof *values);
+    struct teg_mil_arg *const args = teg_arena_array(arena, n + 1, sizeof *args);
+    teg_mil_var_id *const ids = teg_arena_array(arena, n + 2, sizeof *ids);
+    if (!values || !args || !ids)
+        return false;
+    for (size_t i = 0; i < n; i++) {
+        values[i] = parameters[i].value;
+        ids[i] = add_var(j, &(struct teg_mil_var){"", values[i].type, &values[i], UINT32_MAX});
+        args[i] = (struct teg_mil_arg){parameters[i].name, &ids[i], 1};
+    }
+    ids[n] = x;
+    ids[n + 1] = to;
+    args[n] = (struct teg_mil_arg){"x", &ids[n], 1};
+    struct teg_mil_block *const b = &j->function->block;
+    j->program->vars[to].op = (uint32_t)b->n_ops;
+    j->ops[b->n_ops++] = (struct teg_mil_op){
+        .type = type, .name = "", .args = args, .n_args = n + 1, .outputs = &ids[n + 1], .n_outputs = 1, .opset = 7};
+    return true;
+}
+
+/* x as `type`. False: memory. */
+static bool add_cast(struct joiner *j, teg_mil_var_id x, const struct teg_mil_type *type, teg_mil_var_id to)
+{
+    const char *const dtype = teg_mil_dtype_info(type->dtype)->name;
+    struct teg_string *const text = teg_arena_array(&j->program->arena, 1, sizeof *text);
+    if (!text)
+        return false;
+    *text = (struct teg_string){dtype, strlen(dtype)};
+    const struct parameter as = {"dtype",
+                                 {.type = {.kind = TEG_MIL_TENSOR, .dtype = TEG_MIL_STRING}, .strings = text}};
+    return add_op(j, "cast", &as, 1, x, to);
+}
+
+/* Values as an image keeps them: 0 to 255, whole, perhaps with the channels in the other order. *x becomes the result.
+ * False: memory. */
+static bool add_pixels(struct joiner *j, enum teg_mil_pixels pixels, teg_mil_var_id *x)
+{
+    static const uint8_t zero[4] = {0}, most_f32[] = {0, 0, 0x7f, 0x43}, most_f16[] = {0xf8, 0x5b}; /* 255 */
+    static const uint8_t channels[] = {0xfd, 0xff, 0xff, 0xff}; /* axis -3 of [1, C, H, W] and [C, H, W] */
+    const struct teg_mil_type type = j->program->vars[*x].type;
+    const bool is_half = type.dtype == TEG_MIL_FP16;
+    const struct teg_mil_type one = {.kind = TEG_MIL_TENSOR, .dtype = type.dtype};
+    const size_t n_bytes = is_half ? sizeof most_f16 : sizeof most_f32;
+    const struct parameter bounds[] = {
+        {"alpha", {.type = one, .bytes = zero, .n_bytes = n_bytes}},
+        {"beta", {.type = one, .bytes = is_half ? most_f16 : most_f32, .n_bytes = n_bytes}}};
+    const struct parameter axes = {"axes",
+                                   {.type = {.kind = TEG_MIL_TENSOR, .dtype = TEG_MIL_INT32, .rank = 1, .dims = {1}},
+                                    .bytes = channels,
+                                    .n_bytes = sizeof channels}};
+    const struct {
+        const char *type;
+        const struct parameter *parameters;
+        size_t n;
+        bool wanted;
+    } chain[] = {{"clip", bounds, 2, is_half || type.dtype == TEG_MIL_FP32},
+                 {"round", NULL, 0, is_half || type.dtype == TEG_MIL_FP32},
+                 {"reverse", &axes, 1, pixels == TEG_MIL_PIXELS_TURNED}};
+    for (size_t i = 0; i < sizeof chain / sizeof *chain; i++) {
+        if (!chain[i].wanted)
+            continue;
+        const teg_mil_var_id to = add_var(j, &(struct teg_mil_var){"", type, NULL, UINT32_MAX});
+        if (!add_op(j, chain[i].type, chain[i].parameters, chain[i].n, *x, to))
+            return false;
+        *x = to;
+    }
+    return true;
+}
+
 /* ---- inputs ---- */
 
 static const struct teg_mil_feature *feature_of(const struct teg_mil_feature *features, size_t n, const char *name)
@@ -142,36 +227,11 @@ static const struct teg_mil_feature *feature_of(const struct teg_mil_feature *fe
     return NULL;
 }
 
-/* x as `type`: an op and a constant. False: memory. */
-static bool add_cast(struct joiner *j, teg_mil_var_id x, const struct teg_mil_type *type, teg_mil_var_id to)
-{
-    struct teg_arena *const arena = &j->program->arena;
-    const char *const dtype = teg_mil_dtype_info(type->dtype)->name;
-    struct teg_mil_const *const value = teg_arena_array(arena, 1, sizeof *value);
-    struct teg_string *const text = teg_arena_array(arena, 1, sizeof *text);
-    struct teg_mil_arg *const args = teg_arena_array(arena, 2, sizeof *args);
-    teg_mil_var_id *const ids = teg_arena_array(arena, 3, sizeof *ids);
-    if (!value || !text || !args || !ids)
-        return false;
-    *text = (struct teg_string){dtype, strlen(dtype)};
-    *value = (struct teg_mil_const){.type = {.kind = TEG_MIL_TENSOR, .dtype = TEG_MIL_STRING}, .strings = text};
-    ids[0] = add_var(j, &(struct teg_mil_var){"", value->type, value, UINT32_MAX});
-    ids[1] = x;
-    ids[2] = to;
-    args[0] = (struct teg_mil_arg){"dtype", &ids[0], 1};
-    args[1] = (struct teg_mil_arg){"x", &ids[1], 1};
-    struct teg_mil_block *const b = &j->function->block;
-    j->program->vars[to].op = (uint32_t)b->n_ops;
-    j->ops[b->n_ops++] = (struct teg_mil_op){
-        .type = "cast", .name = "", .args = args, .n_args = 2, .outputs = &ids[2], .n_outputs = 1, .opset = 7};
-    return true;
-}
-
 static enum teg_status wire_inside(struct joiner *j, size_t stage, teg_mil_var_id old, const struct teg_mil_wire *wire)
 {
     const struct teg_mil_stage *const s = &j->joint->stages[stage], *const from = &j->joint->stages[wire->stage];
     const struct teg_mil_var *const input = &part_of(j, s)->vars[old];
-    const teg_mil_var_id given = j->maps[wire->stage][function_of(j, from)->block.outputs[wire->output]];
+    teg_mil_var_id given = j->maps[wire->stage][function_of(j, from)->block.outputs[wire->output]];
     const struct teg_mil_type *const type = &j->program->vars[given].type;
     const bool is_tensor = type->kind == TEG_MIL_TENSOR && input->type.kind == TEG_MIL_TENSOR;
     const bool is_string = is_tensor && (type->dtype == TEG_MIL_STRING) != (input->type.dtype == TEG_MIL_STRING);
@@ -185,6 +245,8 @@ static enum teg_status wire_inside(struct joiner *j, size_t stage, teg_mil_var_i
              "'%.60s' of %.80s, found another; give parts that belong together",
              part_of(j, s)->path, function_of(j, s)->name, input->name, j->program->vars[given].name,
              part_of(j, from)->path);
+    if (wire->pixels != TEG_MIL_NO_PIXELS && !add_pixels(j, wire->pixels, &given))
+        return no_memory(j);
     if (type->dtype == input->type.dtype)
         j->maps[stage][old] = given;
     else if (!add_cast(j, given, &input->type, j->maps[stage][old]))
@@ -278,7 +340,7 @@ static enum teg_status allocate(struct joiner *j)
     for (size_t s = 0; s < j->joint->n_stages; s++) {
         const struct teg_mil_block *const b = &function_of(j, &j->joint->stages[s])->block;
         n_inputs += b->n_inputs;
-        n_ops += b->n_ops + b->n_inputs;
+        n_ops += b->n_ops + MOST_OPS_BETWEEN * b->n_inputs;
     }
     j->inputs = teg_arena_array(arena, n_inputs, sizeof *j->inputs);
     j->features = teg_arena_array(arena, n_inputs, sizeof *j->features);

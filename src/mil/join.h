@@ -3,7 +3,7 @@
  * Models come in pieces: pipelines, and language models split because a device cannot hold the whole. Joined once, what
  * takes a program takes them all. Nothing is changed but what must be: states of different programs that have one name
  * are told apart, outputs get the names that the caller gives, and where a number goes into an input of another type a
- * cast stands between. */
+ * cast stands between. Where an image goes from one to the other, its values become bytes on the way, as pixels do. */
 #ifndef TEG_MIL_JOIN_H
 #define TEG_MIL_JOIN_H
 
@@ -15,6 +15,7 @@
  * of the joined function, under its own name (one input, where several stages have the name). */
 struct teg_mil_wire {
     size_t stage, output;
+    enum teg_mil_pixels { TEG_MIL_NO_PIXELS, TEG_MIL_PIXELS, TEG_MIL_PIXELS_TURNED /* RGB to BGR or back */ } pixels;
 };
 
 struct teg_mil_stage {

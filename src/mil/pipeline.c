@@ -91,28 +91,35 @@ static bool find_output(const struct pipeline *p, size_t n, const char *name, st
         const struct teg_mil_block *const b = &part->functions[default_function(part)].block;
         for (size_t o = 0; o < b->n_outputs; o++)
             if (strcmp(part->vars[b->outputs[o]].name, name) == 0) {
-                *wire = (struct teg_mil_wire){s, o};
+                *wire = (struct teg_mil_wire){.stage = s, .output = o};
                 return true;
             }
     }
     return false;
 }
 
-/* An image between two models would be pixels for a moment. */
-static enum teg_status refuse_image(const struct pipeline *p, size_t model, const char *name,
-                                    const struct teg_mil_wire *wire)
+/* An image between two models is pixels for a moment: of one kind on both sides, but for the order of the channels. */
+static enum teg_status wire_image(const struct pipeline *p, size_t model, const char *name, struct teg_mil_wire *wire)
 {
+    static const struct teg_mil_feature array = {.kind = TEG_MIL_FEATURE_ARRAY};
     const struct teg_mil_interface *const to = &p->parts[model]->interfaces[default_function(p->parts[model])];
     const struct teg_mil_interface *const from =
         &p->parts[wire->stage]->interfaces[default_function(p->parts[wire->stage])];
-    const struct teg_mil_feature *const in = feature_of(to->inputs, to->n_inputs, name);
-    const struct teg_mil_feature *const out = feature_of(from->outputs, from->n_outputs, name);
-    if ((in && in->kind == TEG_MIL_FEATURE_IMAGE) || (out && out->kind == TEG_MIL_FEATURE_IMAGE))
-        MIL_FAIL(
-            p->r, TEG_ERR_UNSUPPORTED, p->content.bytes,
-            "expected arrays between the models of a pipeline, found image '%.60s' from model %zu to %zu; save the "
-            "models as packages of their own",
-            name, wire->stage + 1, model + 1);
+    const struct teg_mil_feature *in = feature_of(to->inputs, to->n_inputs, name);
+    const struct teg_mil_feature *out = feature_of(from->outputs, from->n_outputs, name);
+    in = in ? in : &array;
+    out = out ? out : &array;
+    const bool is_image = in->kind == TEG_MIL_FEATURE_IMAGE;
+    const bool is_colour = in->colour == TEG_MIL_RGB || in->colour == TEG_MIL_BGR;
+    const bool from_colour = out->colour == TEG_MIL_RGB || out->colour == TEG_MIL_BGR;
+    if (is_image != (out->kind == TEG_MIL_FEATURE_IMAGE) ||
+        (is_image && in->colour != out->colour && !(is_colour && from_colour)))
+        MIL_FAIL(p->r, TEG_ERR_UNSUPPORTED, p->content.bytes,
+                 "expected '%.60s' to be the same kind of image or array for models %zu and %zu of the pipeline, found "
+                 "two kinds; save the models as packages of their own",
+                 name, wire->stage + 1, model + 1);
+    if (is_image && in->colour != TEG_MIL_GRAY_FP16)
+        wire->pixels = in->colour == out->colour ? TEG_MIL_PIXELS : TEG_MIL_PIXELS_TURNED;
     return TEG_OK;
 }
 
@@ -128,9 +135,9 @@ static enum teg_status wire_model(const struct pipeline *p, size_t model, struct
         const struct teg_mil_var *const v = &part->vars[b->inputs[i]];
         if (v->type.kind == TEG_MIL_STATE)
             continue;
-        wires[k] = (struct teg_mil_wire){TEG_MIL_OUTSIDE, 0};
+        wires[k] = (struct teg_mil_wire){.stage = TEG_MIL_OUTSIDE};
         if (find_output(p, model, v->name, &wires[k]))
-            TRY(refuse_image(p, model, v->name, &wires[k]));
+            TRY(wire_image(p, model, v->name, &wires[k]));
         k++;
     }
     *stage = (struct teg_mil_stage){model, function, wires};

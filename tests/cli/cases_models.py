@@ -316,6 +316,32 @@ def _():
         p = files.put("p.npy", npy([0.125, 0.25, 0.0625], (3,)))
         document = json.loads(run("predict", paths["classifier"], "-i", f"p={p}", "--json").out)
         expect_equal([o["value"] for o in document["outputs"]], ["dog", {"cat": 0.25, "dog": 0.5, "caf\u00e9": 0.125}], "labels")
-        for name, words in (("foreign", ["a neural network regressor", "model 1"]), ("images", ["image 'b'", "model 1 to 2"]),
+        for name, words in (("foreign", ["a neural network regressor", "model 1"]), ("half_image", ["'b'", "models 1 and 2"]),
                             ("nothing", ["'z'", "none"]), ("mismatch", ["'y'", "type and shape"])):
             expect_error(run("predict", paths[name], "-i", f"x={x}"), 1, *words)
+
+
+@test()
+def _():
+    """an image between two models of a pipeline is bytes, in the order of channels that each side has"""
+    pixels = [10, 31, 52, 73, 94, 115, 136, 157, 178, 199, 220, 241, 5, 7, 9, 11, 13, 255]
+    with Files() as files:
+        a, out = files.put("a.npy", npy(pixels, (2, 3, 3), "|u1")), files.path("o.npz")
+        for name, channels in (("images", (0, 1, 2)), ("turned", (2, 1, 0))):
+            expect_done(run("predict", MODELS["pipelines"][name], "-i", f"a={a}", "-o", out))
+            values = [round(min(255, 1.5 * pixels[3 * i + c])) / 100 for c in channels for i in range(6)]
+            found = read_npz(out)["c"][2]
+            expect(max(abs(x - y) for x, y in zip(found, values)) < 1e-5, f"{name}: {found}, not {values}")
+
+
+@test()
+def _():
+    """states of a pipeline that its description does not name are those of its models, each its own"""
+    path = MODELS["pipelines"]["states"]
+    expect("state   sum" in run("inspect", path).text and "state   sum.2" in run("inspect", path).text, "inspect")
+    with Files() as files:
+        x, kept, out = files.put("x.npy", npy([1, 2], (1, 2))), files.path("s.npz"), files.path("o.npz")
+        expect_error(run("predict", path, "-i", f"x={x}"), 1, "'sum', 'sum.2'")
+        for n in (1, 3, 6):
+            expect_done(run("predict", path, "-i", f"x={x}", "--state", kept, "-o", out))
+            expect_equal(read_npz(out)["y"][2], [n, 2 * n], "sum of sums")

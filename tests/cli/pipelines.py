@@ -2,8 +2,8 @@
 import pathlib
 
 import packages  # noqa: F401  (puts tools/ on the path)
-from mil_writer import (Function, Op, Tensor, Weights, array, const, data, description, feature, image, model,
-                        program_proto, scalar, uint, write_package)
+from mil_writer import (Function, Op, State, Tensor, Weights, array, const, data, description, feature, image, model,
+                        program_proto, scalar, state, uint, write_package)
 
 ROW, HALF = Tensor("fp32", 1, 4), Tensor("fp16", 1, 4)
 F32, F16 = array("fp32", (1, 4)), array("fp16", (1, 4))
@@ -49,11 +49,27 @@ def foreign():
     return pipeline(7, [uint(1, 7) + data(2, b"") + data(303, b""), uint(1, 7)], [("x", F32)], [("y", F32)]), []
 
 
-def images():
+def images(between="rgb", then="rgb"):
+    """An image times 1.5, to the next model as an image (or, between None, as an array), there times 0.01."""
     pixels = Tensor("fp32", 1, 3, 2, 3)
-    same = lambda x, y: part(7, "CoreML6", [(x, pixels, image(3, 2, "rgb"))], [(y, pixels, image(3, 2, "rgb"))],
-                             [Op("mul", [(y, pixels)], {"x": x, "y": scalar("fp32", 1.0)})])
-    return pipeline(7, [same("a", "b"), same("b", "c")], [("a", image(3, 2, "rgb"))], [("c", image(3, 2, "rgb"))]), []
+    plain = array("fp32", (1, 3, 2, 3))
+    made, read = (image(3, 2, colour) if colour else plain for colour in (between, then))
+    times = lambda x, kind, y, out, factor: part(
+        7, "CoreML6", [(x, pixels, kind)], [(y, pixels, out)],
+        [Op("mul", [(y, pixels)], {"x": x, "y": scalar("fp32", factor)})])
+    return pipeline(7, [times("a", image(3, 2, "rgb"), "b", made, 1.5), times("b", read, "c", plain, 0.01)],
+                    [("a", image(3, 2, "rgb"))], [("c", plain)]), []
+
+
+def states():
+    """Two models count what goes through them, in states of one name; the pipeline's description names one, or none."""
+    row, kept = Tensor("fp16", 1, 2), state("fp16", (1, 2))
+    f16 = array("fp16", (1, 2))
+    count = lambda x, y: model(9, description([feature(x, f16)], [feature(y, f16)], [feature("sum", kept)]), program_proto(
+        [Function("main", "CoreML8", [(x, row), ("sum", State(row))], [
+            Op("read_state", [("before", row)], {"input": "sum"}), Op("add", [(y, row)], {"x": "before", "y": x}),
+            Op("write_state", [], {"input": "sum", "data": y})], [y])]))
+    return pipeline(9, [count("x", "h"), count("h", "y")], [("x", f16)], [("y", f16)]), []
 
 
 def nothing():
@@ -70,7 +86,8 @@ def mismatch():
     return pipeline(7, [double, add], [("x", F32)], [("z", array("fp32", (4,)))]), []
 
 
-MODELS = {"chain": chain, "classifier": classifier, "foreign": foreign, "images": images, "nothing": nothing,
+MODELS = {"chain": chain, "classifier": classifier, "foreign": foreign, "images": images,
+          "turned": lambda: images("bgr"), "half_image": lambda: images(None), "states": states, "nothing": nothing,
           "mismatch": mismatch}
 
 
