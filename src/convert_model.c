@@ -156,6 +156,11 @@ static enum teg_status read_options(struct teg_convert_job *j)
     if (!j->o.n_parts || j->o.n_parts > TEG_CONVERT_MOST_PARTS)
         FAIL(j->err, TEG_ERR_ARGUMENT, "cannot convert: parts: expected 1 to %d, found %u; choose fewer",
              TEG_CONVERT_MOST_PARTS, j->o.n_parts);
+    if (teg_convert_in_parts(j) && profile != TEG_PROFILE_ANE)
+        FAIL(j->err, TEG_ERR_ARGUMENT,
+             "cannot convert: parts: expected profile ane, found %s, which is one package; leave out --split and "
+             "--part-size, or choose --profile ane",
+             j->o.profile);
     j->lower.profile = (enum teg_profile)profile;
     j->lower.softmax = (enum teg_softmax)form;
     j->lower.spec_version = version;

@@ -270,6 +270,8 @@ static enum teg_status check_sizes(struct lowerer *l)
         return bad_option(l, "context", "at least 1 slot", o->context);
     if (o->chunk < 1 || o->chunk > o->context)
         return bad_option(l, "chunk", "1 to the context", o->chunk);
+    if (l->c->fixed && o->chunk == 1) /* nothing would tell prefill from decode */
+        return bad_option(l, "chunk", "2 to the context", o->chunk);
     const uint32_t version = o->spec_version ? o->spec_version : IOS18;
     if (version < IOS18)
         return bad_option(l, "specification version", "9 (iOS 18) or later, which have states", version);
@@ -279,7 +281,7 @@ static enum teg_status check_sizes(struct lowerer *l)
     if (o->n_buckets && !l->c->fixed)
         return bad_option(l, "buckets", "none in this profile", o->n_buckets);
     l->tile = o->kv_tile ? o->kv_tile : l->c->kv_tile;
-    while (o->context % l->tile == 1 && l->tile < o->context) /* a tile of one key is no vector */
+    while (l->tile < o->context && (l->tile == 1 || o->context % l->tile == 1)) /* a tile of one key is no vector */
         l->tile++;
     if ((o->context + l->tile - 1) / l->tile > MOST_TILES)
         return bad_option(l, "KV tile", "tiles of which at most 256 make the context", l->tile);

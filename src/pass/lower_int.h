@@ -63,6 +63,7 @@ uint32_t teg_lower_source_column(const struct order *order, uint32_t column);
 struct weight {
     const struct teg_value *value;
     uint64_t begin, rows, columns; /* rows begin … begin + rows - 1 of the result's order */
+    bool as_conv;                  /* see weight_use */
     const struct order *orders;    /* that its rows are moved by */
     uint32_t n_orders;
     const float *importance;   /* [columns] or NULL */

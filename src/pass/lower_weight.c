@@ -232,7 +232,7 @@ static enum teg_status settle(struct lowerer *l, struct weight *w, const struct 
     return TEG_OK;
 }
 
-/* The weight's record; one for all uses of the same rows. */
+/* The weight's record; one for all uses of the same rows in one shape. (Equal bytes are one blob all the same.) */
 static struct weight *find_weight(struct lowerer *l, const struct weight_use *use)
 {
     struct teg_lowered *const all = l->lowered;
@@ -244,8 +244,8 @@ static struct weight *find_weight(struct lowerer *l, const struct weight_use *us
     if (l->o->rule)
         l->o->rule(l->o->rule_ctx, v->name, use->embedding, use->head, rows, columns, &rule);
     for (struct weight *w = all->weights; w; w = w->next)
-        if (w->value == v && w->begin == use->begin && w->rows == rows && same_orders(w, orders, n_orders) &&
-            same_rule(&w->report->asked, &rule)) {
+        if (w->value == v && w->begin == use->begin && w->rows == rows && w->as_conv == use->as_conv &&
+            same_orders(w, orders, n_orders) && same_rule(&w->report->asked, &rule)) {
             w->report->embedding |= use->embedding;
             w->report->head |= use->head;
             return w;
@@ -260,6 +260,7 @@ static struct weight *find_weight(struct lowerer *l, const struct weight_use *us
                          .begin = use->begin,
                          .rows = rows,
                          .columns = columns,
+                         .as_conv = use->as_conv,
                          .orders = orders,
                          .n_orders = n_orders,
                          .importance =

@@ -89,7 +89,7 @@ def second_opinion():
     ane = ("--profile", "ane", "--chunk", "32", "--ctx", "128", "--ignore-rules")
     rows = (("f16",), ("int8",), ("int4/16", "--fit"), ("lut4", "--fit"), ("lut6/tensor",), ("int8", *ane),
             ("lut4", "--fit", "--softmax", "online", "--kv-tile", "64", *ane),
-            ("f16", "--softmax", "split", "--kv-tile", "32", *ane))
+            ("f16", "--softmax", "split", "--kv-tile", "32", *ane), ("f16", "--kv-tile", "1", *ane))
     for weights, *options in rows:
         convert(TINY / "llama", "n.mlpackage", "--weights", weights, *options)
         ours, theirs = logits(place("n.mlpackage")), numpy_logits(place("n.mlpackage"))
@@ -150,6 +150,18 @@ def packages_again():
 
 
 @test()
+def packages_with_one_matrix():
+    """convert: a package whose embedding is its head goes to the other profile and back"""
+    ane = ("--profile", "ane", "--chunk", "32", "--ctx", "128", "--ignore-rules")
+    convert(TINY / "granite", "p.mlpackage", "--ctx", "128")
+    for weights in ("f16", "int8", "keep"):
+        convert(place("p.mlpackage"), "q.mlpackage", "--weights", weights, *ane)
+        convert(place("q.mlpackage"), "r.mlpackage", "--weights", "keep")
+        for name in ("q.mlpackage", "r.mlpackage"):
+            expect(distance(logits(TINY / "granite"), logits(place(name))) < 0.02, f"{weights} {name}: logits differ")
+
+
+@test()
 def parts():
     """convert --split: a folder of packages, their join and the tokenizer"""
     shutil.rmtree(place("parts"), ignore_errors=True)
@@ -197,7 +209,9 @@ def refused():
         ((llama, "-o", out, "--profile", "mps"), 2, "portable or ane", "mps"),
         ((llama, "-o", out, "--split", "2"), 1, "a folder for the parts"),
         ((llama, "-o", empty, "--split", "2", "--force"), 1, "expected no file or folder of that name"),
-        ((llama, "-o", os.path.join(empty, "x"), "--split", "2", "--profile", "portable"), 1, "portable"),
+        ((llama, "-o", os.path.join(empty, "x"), "--split", "2", "--profile", "portable"), 1, "parts", "profile ane"),
+        ((llama, "-o", os.path.join(empty, "x"), "--part-size", "1G"), 1, "parts", "profile ane"),
+        ((llama, "-o", out, "--profile", "ane", "--chunk", "1", "--ignore-rules"), 1, "expected 2 to the context"),
         ((llama, "-o", out, "--profile", "ane", "--chunk", "30"), 1, "rule SH"),
         ((llama, "-o", place("nowhere/x.mlpackage")), 1, "No such file"),
         ((place("nothing"), "-o", out), 1, "nothing"),
@@ -346,22 +360,25 @@ def contents(name):
 
 @test()
 def killed():
-    """convert: killed at any moment, it leaves no package, or a whole one; TEGULA_KILLS says how often (100 takes a while)"""
-    folder = place("killed")
+    """convert, quantize: killed at any moment, they leave no target, or a whole one; TEGULA_KILLS says how often (100 takes a while)"""
+    ane = ("--profile", "ane", "--chunk", "32", "--ctx", "128", "--ignore-rules")
+    llama, folder, moments = str(TINY / "llama.gguf"), place("killed"), random.Random(7)
     os.makedirs(folder, exist_ok=True)
-    target = os.path.join(folder, "x.mlpackage")
-    command = [PROGRAM, "convert", str(TINY / "llama"), "-o", target, "--force", "--weights", "lut4", "--fit"]
-    begin = time.monotonic()
-    subprocess.run(command, check=True, capture_output=True)
-    length = time.monotonic() - begin
-    moments = random.Random(7)
+    convert(llama, "killed.mlpackage")
+    rows = [("x.mlpackage", "convert", llama, "--weights", weights, "--fit", *profile)
+            for weights in ("lut4", "int4", "keep") for profile in ((), ane)]
+    rows += [("parts", "convert", llama, "--weights", "int4", "--fit", "--split", "2", *ane),
+             ("x.mlpackage", "quantize", place("killed.mlpackage"), "--weights", "int4", "--fit")]
     n_killed = 0
-    for i in range(int(os.environ.get("TEGULA_KILLS", "10"))):
-        # half of the times there is an older one, which must stay or be replaced as a whole
-        if i % 2:
-            shutil.rmtree(target, ignore_errors=True)
-        elif not os.path.exists(target):
-            subprocess.run(command, check=True, capture_output=True)
+    for i in range(int(os.environ.get("TEGULA_KILLS", "16"))):
+        name, *command = rows[i // 2 % len(rows)]
+        target = os.path.join(folder, name)
+        command = [PROGRAM, *command, "-o", target, "--force"]
+        begin = time.monotonic()
+        subprocess.run(command, check=True, capture_output=True)
+        length = time.monotonic() - begin
+        if i % 2:  # half of the times there is an older one, which must stay or be replaced as a whole
+            shutil.rmtree(target)
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             process.wait(moments.random() * length)
@@ -370,10 +387,11 @@ def killed():
         n_killed += process.wait() == -9
         expect(os.path.exists(target) or i % 2, f"{i}: the older package is gone")
         if os.path.exists(target):
-            expect_done(run("inspect", target))
+            expect_done(run("inspect", os.path.join(target, "part-2.mlpackage") if name == "parts" else target))
             expect_done(run("logits", target, "--ids", "1,2,3", "-o", place("killed.npy")))
     expect(n_killed, "never killed in time")
-    convert(TINY / "llama", "killed/x.mlpackage")
+    for name, *command in rows:
+        expect_done(run(*command, "-o", os.path.join(folder, name), "--force"))
 
 
 @test()
