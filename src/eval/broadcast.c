@@ -101,14 +101,14 @@ static void walk_range(void *ctx, size_t begin, size_t end)
     }
 }
 
-enum teg_status teg_broadcast(struct teg_eval_call *c, const struct teg_array *const *in, size_t n_in, teg_row_fn row,
-                              size_t cost)
+enum teg_status teg_broadcast(struct teg_eval_call *c, const struct teg_array *const *in, size_t n_in,
+                              enum teg_form form, teg_row_fn row, size_t cost)
 {
     uint32_t rank;
     size_t dims[TEG_MIL_MAX_RANK];
     struct teg_array *out;
     TRY(result_shape(c, in, n_in, &rank, dims));
-    TRY(teg_output(c, 0, rank, dims, &out));
+    TRY(teg_output(c, 0, form, rank, dims, &out));
     struct walk w = {.n_in = n_in, .out = out->data, .out_bytes = item_bytes(out->form), .row = row};
     for (size_t k = 0; k < n_in; k++) {
         w.in[k] = in[k];

@@ -10,7 +10,7 @@
 typedef void (*teg_row_fn)(void *out, const void *const *in, const size_t *stride, size_t n);
 
 /* Makes output 0 of the broadcast shape and fills it. cost: rough operations an element. */
-enum teg_status teg_broadcast(struct teg_eval_call *c, const struct teg_array *const *in, size_t n_in, teg_row_fn row,
-                              size_t cost);
+enum teg_status teg_broadcast(struct teg_eval_call *c, const struct teg_array *const *in, size_t n_in,
+                              enum teg_form form, teg_row_fn row, size_t cost);
 
 #endif

@@ -208,6 +208,15 @@ static enum teg_status check_declared(const struct teg_eval_call *c, teg_mil_var
             teg_shape_text(rank < TEG_MIL_MAX_RANK ? rank : TEG_MIL_MAX_RANK, dims).text);
 }
 
+static enum teg_status check_form(const struct teg_eval_call *c, const struct teg_mil_var *v, enum teg_form form)
+{
+    const enum teg_form declared = teg_form_of(v->type.dtype);
+    if (form != declared)
+        OP_FAIL(c, TEG_ERR_FORMAT, "output %s: expected %s as declared, found %s", v->name, form_names[declared],
+                form_names[form]);
+    return TEG_OK;
+}
+
 enum teg_status teg_frame_bind(struct teg_eval_call *c, teg_mil_var_id var, struct teg_array *array)
 {
     struct teg_eval_frame *const f = c->frame;
@@ -216,10 +225,9 @@ enum teg_status teg_frame_bind(struct teg_eval_call *c, teg_mil_var_id var, stru
     const bool is_list = v->type.kind == TEG_MIL_LIST || v->type.kind == TEG_MIL_DICT;
     if (is_list != (array->form == TEG_FORM_LIST))
         s = teg_op_fail(c, TEG_ERR_FORMAT, "output %s: expected a value of the declared kind, found another", v->name);
-    else if (array->form != TEG_FORM_LIST && array->form != teg_form_of(v->type.dtype))
-        s = teg_op_fail(c, TEG_ERR_FORMAT, "output %s: expected %s as declared, found %s", v->name,
-                        form_names[teg_form_of(v->type.dtype)], form_names[array->form]);
-    else if (array->form != TEG_FORM_LIST)
+    else if (!is_list)
+        s = check_form(c, v, array->form);
+    if (s == TEG_OK && !is_list)
         s = check_declared(c, var, array->rank, array->dims);
     if (s != TEG_OK) {
         teg_array_drop(c->allocator, array);
@@ -248,12 +256,13 @@ static enum teg_status fail_memory(const struct teg_eval_call *c, const char *wh
             (unsigned long long)c->frame->eval->options.max_bytes);
 }
 
-enum teg_status teg_output(struct teg_eval_call *c, size_t index, uint32_t rank, const size_t *dims,
+enum teg_status teg_output(struct teg_eval_call *c, size_t index, enum teg_form form, uint32_t rank, const size_t *dims,
                            struct teg_array **array)
 {
     teg_mil_var_id var;
     TRY(find_output(c, index, &var));
     TRY(check_declared(c, var, rank, dims));
+    TRY(check_form(c, &c->frame->eval->program->vars[var], form));
     struct teg_array *const made = teg_array_new(c->allocator, teg_output_dtype(c, index), rank, dims);
     if (!made)
         return fail_memory(c, "output", rank, dims);
@@ -281,7 +290,7 @@ enum teg_status teg_output_share(struct teg_eval_call *c, size_t index, const st
     if (dtype != array->dtype &&
         teg_form_of(dtype) == array->form) { /* it may have to be rounded: not the same values */
         struct teg_array *copy;
-        TRY(teg_output(c, index, rank, dims, &copy));
+        TRY(teg_output(c, index, array->form, rank, dims, &copy));
         memcpy(copy->data, array->data, copy->n_bytes);
         return TEG_OK;
     }

@@ -142,8 +142,9 @@ enum teg_status teg_arg_axes(const struct teg_eval_call *c, const char *name, ui
 enum teg_mil_dtype teg_output_dtype(const struct teg_eval_call *c, size_t index);
 /* Its declared shape; false where a dimension is known only at run time. */
 bool teg_output_declared(const struct teg_eval_call *c, size_t index, uint32_t *rank, size_t *dims);
-/* Makes output `index` (uninitialised): checks that rank and dims fit what is declared and that the size is sane. */
-enum teg_status teg_output(struct teg_eval_call *c, size_t index, uint32_t rank, const size_t *dims,
+/* Makes output `index` (uninitialised): checks that rank and dims fit what is declared and that the size is sane. form:
+ * what the op will write; a declared type of another form is refused, so that nobody writes floats into bools. */
+enum teg_status teg_output(struct teg_eval_call *c, size_t index, enum teg_form form, uint32_t rank, const size_t *dims,
                            struct teg_array **array);
 /* Makes an existing array output `index` (identity, reshape with a new shape over the same data). */
 enum teg_status teg_output_share(struct teg_eval_call *c, size_t index, const struct teg_array *array, uint32_t rank,

@@ -202,9 +202,7 @@ static enum teg_status op_attention(struct teg_eval_call *c)
     dims[rank - 2] = a.l;
     dims[rank - 1] = a.ev;
     struct teg_array *out;
-    TRY(teg_output(c, 0, rank, dims, &out));
-    if (out->form != TEG_FORM_F32)
-        OP_FAIL(c, TEG_ERR_FORMAT, "output: expected floats, found another type");
+    TRY(teg_output(c, 0, TEG_FORM_F32, rank, dims, &out));
     if (!out->n)
         return TEG_OK;
     a.out = out->f32;

@@ -118,8 +118,8 @@ COMPARE(X)
 LOGICAL(X)
 #undef X
 
-/* rows: by form; NULL where the op has none. */
-static enum teg_status run(struct teg_eval_call *c, const teg_row_fn rows[3], size_t cost)
+/* rows: by form; NULL where the op has none. They give values of the operands' form, or truths. */
+static enum teg_status run(struct teg_eval_call *c, const teg_row_fn rows[3], bool gives_truths, size_t cost)
 {
     const struct teg_array *in[2];
     TRY(teg_arg_any(c, "x", &in[0]));
@@ -130,27 +130,27 @@ static enum teg_status run(struct teg_eval_call *c, const teg_row_fn rows[3], si
     if (in[0]->form != in[1]->form)
         OP_FAIL(c, TEG_ERR_FORMAT, "operands: expected one type, found %s and %s",
                 teg_mil_dtype_info(in[0]->dtype)->name, teg_mil_dtype_info(in[1]->dtype)->name);
-    return teg_broadcast(c, in, 2, rows[in[0]->form], cost);
+    return teg_broadcast(c, in, 2, gives_truths ? TEG_FORM_BOOL : in[0]->form, rows[in[0]->form], cost);
 }
 
 #define X(name, cost, float_result, int_result)                                                                        \
     static enum teg_status op_##name(struct teg_eval_call *c)                                                          \
     {                                                                                                                  \
-        return run(c, (const teg_row_fn[3]){name##_floats, name##_ints, NULL}, cost);                                  \
+        return run(c, (const teg_row_fn[3]){name##_floats, name##_ints, NULL}, false, cost);                           \
     }
 ARITHMETIC(X)
 #undef X
 #define X(name, result)                                                                                                \
     static enum teg_status op_##name(struct teg_eval_call *c)                                                          \
     {                                                                                                                  \
-        return run(c, (const teg_row_fn[3]){name##_floats, name##_ints, name##_bools}, 1);                             \
+        return run(c, (const teg_row_fn[3]){name##_floats, name##_ints, name##_bools}, true, 1);                       \
     }
 COMPARE(X)
 #undef X
 #define X(name, result)                                                                                                \
     static enum teg_status op_##name(struct teg_eval_call *c)                                                          \
     {                                                                                                                  \
-        return run(c, (const teg_row_fn[3]){NULL, NULL, name##_bools}, 1);                                             \
+        return run(c, (const teg_row_fn[3]){NULL, NULL, name##_bools}, true, 1);                                       \
     }
 LOGICAL(X)
 #undef X
@@ -177,7 +177,7 @@ static enum teg_status op_select(struct teg_eval_call *c)
     TRY(teg_arg_form(c, "b", in[1]->form, &in[2]));
     if (in[1]->form > TEG_FORM_BOOL)
         OP_FAIL(c, TEG_ERR_FORMAT, "parameter a: expected numbers or bools, found strings or a list");
-    return teg_broadcast(c, in, 3, in[1]->form == TEG_FORM_BOOL ? select_bytes : select_words, 1);
+    return teg_broadcast(c, in, 3, in[1]->form, in[1]->form == TEG_FORM_BOOL ? select_bytes : select_words, 1);
 }
 
 const struct teg_eval_row teg_eval_rows_binary[] = {

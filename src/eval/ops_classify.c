@@ -17,9 +17,7 @@ static enum teg_status op_classify(struct teg_eval_call *c)
     for (size_t i = 1; i < p->n; i++)
         if (p->f32[i] > p->f32[best])
             best = i;
-    TRY(teg_output(c, 0, 0, NULL, &label));
-    if (label->form != classes->form)
-        OP_FAIL(c, TEG_ERR_FORMAT, "output: expected it declared with the type of the labels, found another");
+    TRY(teg_output(c, 0, classes->form, 0, NULL, &label));
     const size_t item = teg_item_bytes(classes);
     memcpy(label->data, (const char *)classes->data + best * item, item);
     if (c->op->n_outputs < 2)

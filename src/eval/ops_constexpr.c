@@ -96,17 +96,6 @@ static void move_number(const struct teg_array *from, size_t i, struct teg_array
     memcpy((char *)to->data + 4 * at, (const char *)from->data + 4 * i, 4);
 }
 
-/* Output `index`, of the form of `like`. */
-static enum teg_status output_like(struct teg_eval_call *c, size_t index, uint32_t rank, const size_t *dims,
-                                   enum teg_form form, struct teg_array **y)
-{
-    TRY(teg_output(c, index, rank, dims, y));
-    if ((*y)->form != form)
-        OP_FAIL(c, TEG_ERR_FORMAT, "output: expected %s, found the other kind of number",
-                form == TEG_FORM_F32 ? "floats" : "integers");
-    return TEG_OK;
-}
-
 /* `shape` of the older ops: a vector of sizes. */
 static enum teg_status read_shape(struct teg_eval_call *c, uint32_t *rank, size_t dims[TEG_MIL_MAX_RANK], size_t *n)
 {
@@ -220,7 +209,7 @@ static enum teg_status run_scaling(struct teg_eval_call *c, struct scaling *s, e
     if (s->x->form != from)
         OP_FAIL(c, TEG_ERR_FORMAT, "data: expected %s, found another type",
                 from == TEG_FORM_F32 ? "floats" : "integers");
-    TRY(output_like(c, 0, s->x->rank, s->x->dims, to, &s->y));
+    TRY(teg_output(c, 0, to, s->x->rank, s->x->dims, &s->y));
     if (s->y->n)
         teg_op_parallel(c, s->y->n / s->inner, 2 * s->inner, runs, s);
     return TEG_OK;
@@ -267,7 +256,7 @@ static enum teg_status op_cast(struct teg_eval_call *c)
     if (!teg_string_is(dtype, "fp32") && !teg_string_is(dtype, "fp16"))
         OP_FAIL(c, TEG_ERR_UNSUPPORTED, "parameter output_dtype: expected fp32, found \"%.*s\"",
                 (int)teg_min(dtype.n_bytes, 60), dtype.bytes);
-    TRY(output_like(c, 0, x->rank, x->dims, TEG_FORM_F32, &y));
+    TRY(teg_output(c, 0, TEG_FORM_F32, x->rank, x->dims, &y));
     if (x->n)
         memcpy(y->f32, x->f32, x->n * sizeof *y->f32);
     return TEG_OK;
@@ -289,7 +278,7 @@ static enum teg_status op_lut_to_dense_16(struct teg_eval_call *c)
         OP_FAIL(c, TEG_ERR_FORMAT, "parameter lut: expected 2, 4, 16, 64 or 256 entries, found shape %s",
                 teg_shape_text(lut->rank, lut->dims).text);
     TRY(read_bytes(c, "indices", n, bits, &indices));
-    TRY(output_like(c, 0, rank, dims, lut->form, &y));
+    TRY(teg_output(c, 0, lut->form, rank, dims, &y));
     for (size_t i = 0; i < n; i++)
         move_number(lut, packed(indices, i, bits), y, i);
     return TEG_OK;
@@ -324,7 +313,7 @@ static enum teg_status op_sparse_to_dense_16(struct teg_eval_call *c)
     TRY(read_numbers(c, "nonzero_data", &values));
     TRY(read_shape(c, &rank, dims, &n));
     TRY(read_bytes(c, "mask", n, 1, &mask));
-    TRY(output_like(c, 0, rank, dims, values->form, &y));
+    TRY(teg_output(c, 0, values->form, rank, dims, &y));
     return fill_sparse(c, values, mask, true, y);
 }
 
@@ -375,7 +364,7 @@ static enum teg_status op_blockwise_shift_scale(struct teg_eval_call *c)
     struct shift_scale s;
     TRY(read_numbers(c, "data", &s.data));
     TRY(read_shift_scale(c, s.data->rank, s.data->dims, &s));
-    TRY(output_like(c, 0, s.data->rank, s.data->dims, TEG_FORM_F32, &s.y));
+    TRY(teg_output(c, 0, TEG_FORM_F32, s.data->rank, s.data->dims, &s.y));
     if (s.y->n)
         teg_op_parallel(c, s.y->n / last_dim(&s.blocks), 3 * last_dim(&s.blocks), shift_scale_rows, &s);
     return TEG_OK;
@@ -457,7 +446,7 @@ static enum teg_status op_lut_to_dense(struct teg_eval_call *c)
     struct palette p = {0};
     TRY(teg_arg_form(c, "indices", TEG_FORM_I32, &p.indices));
     TRY(read_palette(c, p.indices, &p));
-    TRY(output_like(c, 0, p.rank, p.dims, p.lut->form, &p.y));
+    TRY(teg_output(c, 0, p.lut->form, p.rank, p.dims, &p.y));
     if (!p.y->n)
         return TEG_OK;
     if (p.vector == 1)
@@ -489,7 +478,7 @@ static enum teg_status op_sparse_to_dense(struct teg_eval_call *c)
     struct teg_array *y;
     TRY(read_numbers(c, "nonzero_data", &values));
     TRY(teg_arg_form(c, "mask", TEG_FORM_I32, &mask));
-    TRY(output_like(c, 0, mask->rank, mask->dims, values->form, &y));
+    TRY(teg_output(c, 0, values->form, mask->rank, mask->dims, &y));
     return fill_sparse(c, values, mask, false, y);
 }
 
@@ -503,8 +492,8 @@ static enum teg_status op_lut_to_sparse(struct teg_eval_call *c)
     TRY(read_palette(c, p.mask, &p));
     if (!teg_mul(p.indices->n, p.vector, &n_values))
         OP_FAIL(c, TEG_ERR_FORMAT, "output: expected a size that can be addressed, found an overflow");
-    TRY(output_like(c, 0, p.rank, p.dims, TEG_FORM_I32, &mask));
-    TRY(output_like(c, 1, 1, &n_values, p.lut->form, &p.y));
+    TRY(teg_output(c, 0, TEG_FORM_I32, p.rank, p.dims, &mask));
+    TRY(teg_output(c, 1, p.lut->form, 1, &n_values, &p.y));
     TRY(teg_op_scratch(c, p.mask->n ? p.mask->n : 1, sizeof *ordinal, (void **)&ordinal));
     for (size_t i = 0; i < p.mask->n; i++) { /* which of the values belongs to a set position */
         ordinal[i] = used;
@@ -531,7 +520,7 @@ static enum teg_status op_sparse_blockwise_shift_scale(struct teg_eval_call *c)
     TRY(read_mask(c, "data_mask", s.data, &mask));
     TRY(read_shift_scale(c, mask->rank, mask->dims, &s));
     TRY(teg_output_share(c, 0, mask, mask->rank, mask->dims));
-    TRY(output_like(c, 1, 1, s.data->dims, TEG_FORM_F32, &s.y));
+    TRY(teg_output(c, 1, TEG_FORM_F32, 1, s.data->dims, &s.y));
     for (size_t i = 0; i < mask->n; i++) {
         if (!mask->i32[i])
             continue;

@@ -283,9 +283,7 @@ static enum teg_status op_conv(struct teg_eval_call *c)
     for (uint32_t d = 0; d < v.w.rank; d++)
         dims[2 + d] = (size_t)v.w.out[3 - v.w.rank + d];
     struct teg_array *y;
-    TRY(teg_output(c, 0, 2 + v.w.rank, dims, &y));
-    if (y->form != TEG_FORM_F32)
-        OP_FAIL(c, TEG_ERR_FORMAT, "output: expected floats, found another type");
+    TRY(teg_output(c, 0, TEG_FORM_F32, 2 + v.w.rank, dims, &y));
     if (!y->n)
         return TEG_OK;
     teg_window_flatten(&v.w);

@@ -142,9 +142,7 @@ static enum teg_status op_conv_transpose(struct teg_eval_call *c)
     for (uint32_t d = 0; d < s.w.rank; d++)
         dims[2 + d] = (size_t)s.w.out[3 - s.w.rank + d];
     struct teg_array *y;
-    TRY(teg_output(c, 0, 2 + s.w.rank, dims, &y));
-    if (y->form != TEG_FORM_F32)
-        OP_FAIL(c, TEG_ERR_FORMAT, "output: expected floats, found another type");
+    TRY(teg_output(c, 0, TEG_FORM_F32, 2 + s.w.rank, dims, &y));
     if (!y->n)
         return TEG_OK;
     s.y = y->f32;

@@ -42,7 +42,7 @@ static enum teg_status fill(struct teg_eval_call *c, uint32_t rank, const size_t
 {
     struct teg_array *y;
     const void *value;
-    TRY(teg_output(c, 0, rank, dims, &y));
+    TRY(teg_output(c, 0, teg_form_of(teg_output_dtype(c, 0)), rank, dims, &y));
     TRY(scalar_of(c, "value", y, &value));
     fill_elements(y, 0, y->n, value);
     return TEG_OK;
@@ -98,7 +98,7 @@ static enum teg_status op_range_1d(struct teg_eval_call *c)
     if (v[2] == 0 || !isfinite(length) || length > (double)INT32_MAX)
         OP_FAIL(c, TEG_ERR_FORMAT, "range: expected a finite number of steps, found %g to %g by %g", v[0], v[1], v[2]);
     const size_t dims[1] = {length > 0 ? (size_t)length : 0};
-    TRY(teg_output(c, 0, 1, dims, &y));
+    TRY(teg_output(c, 0, start->form, 1, dims, &y));
     for (size_t i = 0; i < y->n; i++)
         if (y->form == TEG_FORM_I32)
             y->i32[i] = (int32_t)(v[0] + (double)i * v[2]);
@@ -130,7 +130,7 @@ static enum teg_status op_one_hot(struct teg_eval_call *c)
         inner *= d >= axis ? indices->dims[d] : 1;
     }
     dims[axis] = (size_t)depth;
-    TRY(teg_output(c, 0, indices->rank + 1, dims, &y));
+    TRY(teg_output(c, 0, teg_form_of(teg_output_dtype(c, 0)), indices->rank + 1, dims, &y));
     TRY(scalar_of(c, "on_value", y, &on));
     TRY(scalar_of(c, "off_value", y, &off));
     if (!on)
@@ -158,8 +158,8 @@ static enum teg_status op_non_zero(struct teg_eval_call *c)
     for (size_t i = 0; i < x->n; i++)
         n += is_set(x, i);
     const size_t dims[2] = {n, x->rank};
-    TRY(teg_output(c, 0, 2, dims, &y));
-    for (size_t i = 0; i < x->n && y->form == TEG_FORM_I32; i++) {
+    TRY(teg_output(c, 0, TEG_FORM_I32, 2, dims, &y));
+    for (size_t i = 0; i < x->n; i++) {
         size_t rest = i;
         if (!is_set(x, i))
             continue;
@@ -181,7 +181,7 @@ static enum teg_status op_band_part(struct teg_eval_call *c)
     if (x->rank < 2 || x->form > TEG_FORM_BOOL)
         OP_FAIL(c, TEG_ERR_FORMAT, "parameter x: expected matrices, found shape %s",
                 teg_shape_text(x->rank, x->dims).text);
-    TRY(teg_output(c, 0, x->rank, x->dims, &y));
+    TRY(teg_output(c, 0, x->form, x->rank, x->dims, &y));
     const size_t item = teg_item_bytes(x), n_rows = x->dims[x->rank - 2], n = x->dims[x->rank - 1];
     for (size_t row = 0; n && row < x->n / n; row++) {
         /* Columns from m - lower to m + upper stay. */
@@ -302,7 +302,7 @@ static enum teg_status op_pad(struct teg_eval_call *c)
     }
     if (!p.x->rank)
         return teg_output_share(c, 0, p.x, 0, dims);
-    TRY(teg_output(c, 0, p.x->rank, dims, &p.y));
+    TRY(teg_output(c, 0, p.x->form, p.x->rank, dims, &p.y));
     TRY(scalar_of(c, "constant_val", p.y, &p.value));
     TRY(make_maps(c, &p, before, dims, mode));
     p.last = p.x->rank - 1;

@@ -97,7 +97,7 @@ static enum teg_status op_gather(struct teg_eval_call *c)
         !append(shape, &rank, x->dims, axis + 1, x->rank))
         OP_FAIL(c, TEG_ERR_UNSUPPORTED, "output: expected at most %d dimensions, found more", TEG_MIL_MAX_RANK);
     TRY(teg_settle_indices(c, indices, &x->dims[axis], 1, &settled));
-    TRY(teg_output(c, 0, rank, shape, &y));
+    TRY(teg_output(c, 0, x->form, rank, shape, &y));
     struct gather g = {.indices = settled,
                        .pre = product(x->dims, batch_dims, axis),
                        .m = product(indices->dims, batch_dims, indices->rank),
@@ -126,7 +126,7 @@ static enum teg_status op_gather_nd(struct teg_eval_call *c)
         !append(shape, &rank, x->dims, first_inner, x->rank))
         OP_FAIL(c, TEG_ERR_UNSUPPORTED, "output: expected at most %d dimensions, found more", TEG_MIL_MAX_RANK);
     TRY(teg_settle_indices(c, indices, x->dims + batch_dims, k, &settled));
-    TRY(teg_output(c, 0, rank, shape, &y));
+    TRY(teg_output(c, 0, x->form, rank, shape, &y));
     for (size_t i = 0; i < indices->n / k; i++) { /* tuples become offsets, in place */
         size_t at = 0;
         for (size_t d = 0; d < k; d++) {
@@ -172,7 +172,7 @@ static enum teg_status op_gather_along_axis(struct teg_eval_call *c)
         OP_FAIL(c, TEG_ERR_FORMAT, "parameter indices: expected the shape of x but along the axis, found %s and %s",
                 teg_shape_text(indices->rank, indices->dims).text, teg_shape_text(x->rank, x->dims).text);
     TRY(teg_settle_indices(c, indices, &x->dims[axis], 1, &settled));
-    TRY(teg_output(c, 0, indices->rank, indices->dims, &y));
+    TRY(teg_output(c, 0, x->form, indices->rank, indices->dims, &y));
     struct gather g = {.x = x->data,
                        .y = y->data,
                        .indices = settled,

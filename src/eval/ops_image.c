@@ -102,9 +102,7 @@ static enum teg_status op_crop(struct teg_eval_call *c)
     memcpy(dims, x->dims, x->rank * sizeof *dims);
     TRY(read_crop(c, "crop_height", h, &top, &dims[x->rank - 2]));
     TRY(read_crop(c, "crop_width", w, &left, &dims[x->rank - 1]));
-    TRY(teg_output(c, 0, x->rank, dims, &y));
-    if (y->form != x->form)
-        OP_FAIL(c, TEG_ERR_FORMAT, "output: expected the type of x, found another");
+    TRY(teg_output(c, 0, x->form, x->rank, dims, &y));
     const size_t h_out = dims[x->rank - 2], w_out = dims[x->rank - 1], n_lines = w_out ? y->n / w_out : 0;
     for (size_t line = 0; line < n_lines; line++) /* both forms have elements of four bytes */
         memcpy(y->f32 + line * w_out, x->f32 + (line / h_out * h + top + line % h_out) * w + left,
@@ -238,9 +236,7 @@ static enum teg_status run_boxes(struct teg_eval_call *c, struct boxes *b, uint3
             OP_FAIL(c, TEG_ERR_FORMAT, "parameter %s: expected an image from 0 to %zu, found %g in box %zu",
                     is_index ? "box_indices" : "boxes", n_images ? n_images - 1 : 0, at, i);
     }
-    TRY(teg_output(c, 0, rank, dims, &y));
-    if (y->form != TEG_FORM_F32)
-        OP_FAIL(c, TEG_ERR_FORMAT, "output: expected floats, found another type");
+    TRY(teg_output(c, 0, TEG_FORM_F32, rank, dims, &y));
     if (!y->n)
         return TEG_OK;
     if (!b->x->n)
@@ -397,9 +393,7 @@ static enum teg_status run_warp(struct teg_eval_call *c, struct warp *w)
 {
     const size_t dims[4] = {w->x->dims[0], w->x->dims[1], w->h, w->w};
     struct teg_array *y;
-    TRY(teg_output(c, 0, 4, dims, &y));
-    if (y->form != TEG_FORM_F32)
-        OP_FAIL(c, TEG_ERR_FORMAT, "output: expected floats, found another type");
+    TRY(teg_output(c, 0, TEG_FORM_F32, 4, dims, &y));
     w->y = y->f32;
     if (y->n)
         teg_op_parallel(c, dims[0] * dims[1], 40 * w->h * w->w, warp_planes, w);

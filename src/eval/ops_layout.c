@@ -25,7 +25,7 @@ static enum teg_status op_transpose(struct teg_eval_call *c)
         perm[d] += perm[d] < 0 ? (int32_t)x->rank : 0;
         dims[d] = x->dims[perm[d]];
     }
-    TRY(teg_output(c, 0, x->rank, dims, &y));
+    TRY(teg_output(c, 0, x->form, x->rank, dims, &y));
     struct teg_strided copy = teg_strided_between(y, x);
     teg_strides_of(x->rank, x->dims, from);
     teg_strides_of(x->rank, dims, to);
@@ -51,7 +51,7 @@ static enum teg_status op_tile(struct teg_eval_call *c)
     for (uint32_t d = 0; d < x->rank; d++)
         if (reps[d] < 0 || !teg_mul(x->dims[d], (size_t)reps[d], &dims[d]))
             OP_FAIL(c, TEG_ERR_FORMAT, "parameter reps: expected numbers from 1, found %d at dimension %u", reps[d], d);
-    TRY(teg_output(c, 0, x->rank, dims, &y));
+    TRY(teg_output(c, 0, x->form, x->rank, dims, &y));
     struct teg_strided copy = teg_strided_between(y, x);
     teg_strides_of(x->rank, x->dims, from);
     teg_strides_of(x->rank, dims, to);
@@ -72,7 +72,7 @@ static enum teg_status op_reverse(struct teg_eval_call *c)
     struct teg_array *y;
     TRY(teg_arg_any(c, "x", &x));
     TRY(teg_arg_axes(c, "axes", x->rank, UINT32_MAX, &mask));
-    TRY(teg_output(c, 0, x->rank, x->dims, &y));
+    TRY(teg_output(c, 0, x->form, x->rank, x->dims, &y));
     if (!x->n)
         return TEG_OK;
     struct teg_strided copy = teg_strided_between(y, x);
@@ -103,7 +103,7 @@ static enum teg_status op_reverse_sequence(struct teg_eval_call *c)
     for (size_t i = 0; i < lengths->n; i++)
         if (lengths->i32[i] < 0 || (size_t)lengths->i32[i] > x->dims[seq])
             OP_FAIL(c, TEG_ERR_FORMAT, "parameter lengths: expected 0 to %zu, found %d", x->dims[seq], lengths->i32[i]);
-    TRY(teg_output(c, 0, x->rank, x->dims, &y));
+    TRY(teg_output(c, 0, x->form, x->rank, x->dims, &y));
     teg_strides_of(x->rank, x->dims, stride);
     const size_t item = teg_item_bytes(x), row = (size_t)stride[seq > batch ? seq : batch];
     for (size_t at = 0; at < x->n; at += row) { /* rows inside of both axes move whole */
@@ -140,7 +140,7 @@ static enum teg_status exchange(struct teg_eval_call *c, const struct teg_array 
                                 const struct leg *legs, size_t n_legs)
 {
     struct teg_array *y;
-    TRY(teg_output(c, 0, 4, dims, &y));
+    TRY(teg_output(c, 0, x->form, 4, dims, &y));
     struct teg_strided copy = teg_strided_between(y, x);
     for (size_t i = 0; i < n_legs; i++)
         teg_strided_dim(&copy, legs[i].size, (ptrdiff_t)legs[i].dst, (ptrdiff_t)legs[i].src);
@@ -269,7 +269,7 @@ static enum teg_status op_space_to_batch(struct teg_eval_call *c)
     if (h % b.h || w % b.w)
         OP_FAIL(c, TEG_ERR_FORMAT, "parameter paddings: expected a padded space of whole blocks, found %zux%zu", h, w);
     const size_t dims[4] = {x->dims[0] * b.h * b.w, x->dims[1], h / b.h, w / b.w};
-    TRY(teg_output(c, 0, 4, dims, &y));
+    TRY(teg_output(c, 0, x->form, 4, dims, &y));
     memset(y->data, 0, y->n_bytes);
     if (x->n)
         exchange_batch(x, y, &b, y->data, x->data, true);
@@ -287,7 +287,7 @@ static enum teg_status op_batch_to_space(struct teg_eval_call *c)
         OP_FAIL(c, TEG_ERR_FORMAT, "parameter crops: expected whole blocks and crops inside %zux%zu, found others", h,
                 w);
     const size_t dims[4] = {x->dims[0] / (b.h * b.w), x->dims[1], h - b.top - b.bottom, w - b.left - b.right};
-    TRY(teg_output(c, 0, 4, dims, &y));
+    TRY(teg_output(c, 0, x->form, 4, dims, &y));
     if (y->n)
         exchange_batch(y, x, &b, y->data, x->data, false);
     return TEG_OK;

@@ -127,7 +127,7 @@ static enum teg_status op_linear(struct teg_eval_call *c)
     memcpy(dims, x->dims, x->rank * sizeof *dims);
     dims[x->rank - 1] = n;
     struct teg_array *y;
-    TRY(teg_output(c, 0, x->rank, dims, &y));
+    TRY(teg_output(c, 0, teg_form_of(teg_output_dtype(c, 0)), x->rank, dims, &y));
     if (x->form != TEG_FORM_I32 || weight->form != TEG_FORM_I32 || (bias && bias->form != TEG_FORM_I32) ||
         y->form != TEG_FORM_I32)
         return linear_float(c, x, weight, bias, y);
@@ -288,7 +288,7 @@ static enum teg_status op_matmul(struct teg_eval_call *c)
     if (p.y->rank > 1)
         dims[rank++] = p.n;
     struct teg_array *out;
-    TRY(teg_output(c, 0, rank, dims, &out));
+    TRY(teg_output(c, 0, teg_form_of(teg_output_dtype(c, 0)), rank, dims, &out));
     if (p.x->form == TEG_FORM_I32 && p.y->form == TEG_FORM_I32 && out->form == TEG_FORM_I32) {
         product_int(c, &p, out);
         return TEG_OK;
@@ -369,7 +369,7 @@ static enum teg_status op_einsum(struct teg_eval_call *c)
     TRY(read_einsum(c, &s));
     const size_t dims[4] = {s.b, s.c, s.h, s.u};
     struct teg_array *out;
-    TRY(teg_output(c, 0, s.x->rank, dims + 4 - s.x->rank, &out));
+    TRY(teg_output(c, 0, TEG_FORM_F32, s.x->rank, dims + 4 - s.x->rank, &out));
     struct teg_product_at *batches;
     size_t n_batches;
     if (!teg_mul(s.b, s.h, &n_batches))

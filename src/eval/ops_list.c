@@ -28,9 +28,7 @@ static enum teg_status op_list_length(struct teg_eval_call *c)
     const struct teg_array *ls;
     struct teg_array *y;
     TRY(list_argument(c, &ls));
-    TRY(teg_output(c, 0, 0, NULL, &y));
-    if (y->form != TEG_FORM_I32)
-        OP_FAIL(c, TEG_ERR_FORMAT, "output: expected it declared as an integer, found another type");
+    TRY(teg_output(c, 0, TEG_FORM_I32, 0, NULL, &y));
     y->i32[0] = (int32_t)ls->n;
     return TEG_OK;
 }
@@ -98,9 +96,9 @@ static enum teg_status op_list_read(struct teg_eval_call *c)
         return teg_output_share(c, 0, item, item->rank, item->dims);
     const struct teg_array *const other = first_item(ls);
     if (other)
-        TRY(teg_output(c, 0, other->rank, other->dims, &y));
+        TRY(teg_output(c, 0, other->form, other->rank, other->dims, &y));
     else if (teg_output_declared(c, 0, &rank, dims))
-        TRY(teg_output(c, 0, rank, dims, &y));
+        TRY(teg_output(c, 0, teg_form_of(teg_output_dtype(c, 0)), rank, dims, &y));
     else
         OP_FAIL(c, TEG_ERR_ARGUMENT, "list: expected item %d to have been written, found an empty list", index);
     memset(y->data, 0, y->n_bytes);
@@ -121,7 +119,7 @@ static enum teg_status op_list_gather(struct teg_eval_call *c)
     dims[0] = indices->n;
     for (uint32_t d = 0; d < first->rank; d++)
         dims[d + 1] = first->dims[d];
-    TRY(teg_output(c, 0, first->rank + 1, dims, &y));
+    TRY(teg_output(c, 0, first->form, first->rank + 1, dims, &y));
     const size_t bytes = first->n * teg_item_bytes(first);
     for (size_t i = 0; i < indices->n; i++) {
         TRY(check_index(c, indices->i32[i], ls->n));

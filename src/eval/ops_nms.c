@@ -140,13 +140,13 @@ static enum teg_status run(struct teg_eval_call *c, bool boxes_last)
     s.out_score_step = boxes_last ? 1 : k;
     s.out_score_part = boxes_last ? m : 1;
     TRY(scratch_of(c, &s, &taken));
-    TRY(teg_output(c, 0, 3, boxes_last ? (const size_t[]){n_batch, 4, m} : (const size_t[]){n_batch, m, 4},
-                   &out_boxes));
-    TRY(teg_output(c, 1, 3, boxes_last ? (const size_t[]){n_batch, k, m} : (const size_t[]){n_batch, m, k},
-                   &out_scores));
-    TRY(teg_output(c, 2, 2, (const size_t[]){n_batch, m}, &out_indices));
+    TRY(teg_output(c, 0, TEG_FORM_F32, 3,
+                   boxes_last ? (const size_t[]){n_batch, 4, m} : (const size_t[]){n_batch, m, 4}, &out_boxes));
+    TRY(teg_output(c, 1, TEG_FORM_F32, 3,
+                   boxes_last ? (const size_t[]){n_batch, k, m} : (const size_t[]){n_batch, m, k}, &out_scores));
+    TRY(teg_output(c, 2, TEG_FORM_I32, 2, (const size_t[]){n_batch, m}, &out_indices));
     if (!boxes_last)
-        TRY(teg_output(c, 3, 1, &n_batch, &out_count));
+        TRY(teg_output(c, 3, TEG_FORM_I32, 1, &n_batch, &out_count));
     memset(out_boxes->data, 0, out_boxes->n_bytes);
     memset(out_scores->data, 0, out_scores->n_bytes);
     memset(out_indices->data, 0xff, out_indices->n_bytes); /* -1 */

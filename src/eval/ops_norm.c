@@ -56,9 +56,7 @@ static enum teg_status start(struct teg_eval_call *c, uint32_t rank, const struc
     if ((*x)->rank < rank)
         OP_FAIL(c, TEG_ERR_FORMAT, "parameter x: expected rank %u or more, found shape %s", rank,
                 teg_shape_text((*x)->rank, (*x)->dims).text);
-    TRY(teg_output(c, 0, (*x)->rank, (*x)->dims, y));
-    if ((*y)->form != TEG_FORM_F32)
-        OP_FAIL(c, TEG_ERR_FORMAT, "output: expected floats, found another type");
+    TRY(teg_output(c, 0, TEG_FORM_F32, (*x)->rank, (*x)->dims, y));
     return TEG_OK;
 }
 

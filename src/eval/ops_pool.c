@@ -122,9 +122,7 @@ static enum teg_status pool_of(struct teg_eval_call *c, enum pool_kind kind)
     size_t dims[TEG_MIL_MAX_RANK] = {x->dims[0], x->dims[1]};
     for (uint32_t d = 0; d < p.w.rank; d++)
         dims[2 + d] = (size_t)p.w.out[3 - p.w.rank + d];
-    TRY(teg_output(c, 0, x->rank, dims, &y));
-    if (y->form != TEG_FORM_F32)
-        OP_FAIL(c, TEG_ERR_FORMAT, "output: expected floats, found another type");
+    TRY(teg_output(c, 0, TEG_FORM_F32, x->rank, dims, &y));
     if (!y->n)
         return TEG_OK;
     p.fold = kind == POOL_MAX ? grid->row_max_f32 : kind == POOL_L2 ? grid->row_add_square_f32 : grid->row_add_f32;

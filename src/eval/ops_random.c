@@ -47,9 +47,7 @@ static enum teg_status output_of_shape(struct teg_eval_call *c, struct teg_array
             OP_FAIL(c, TEG_ERR_FORMAT, "parameter shape: expected sizes, found %d at dimension %zu", shape[d], d);
         dims[d] = (size_t)shape[d];
     }
-    TRY(teg_output(c, 0, (uint32_t)rank, dims, y));
-    if ((*y)->form != TEG_FORM_F32)
-        OP_FAIL(c, TEG_ERR_FORMAT, "output: expected it declared as floats, found another type");
+    TRY(teg_output(c, 0, TEG_FORM_F32, (uint32_t)rank, dims, y));
     return TEG_OK;
 }
 
@@ -144,7 +142,7 @@ static enum teg_status op_categorical(struct teg_eval_call *c)
     const size_t n = x->dims[x->rank - 1];
     for (uint32_t d = 0; d < x->rank; d++)
         dims[d] = d + 1 < x->rank ? x->dims[d] : (size_t)size;
-    TRY(teg_output(c, 0, x->rank, dims, &y));
+    TRY(teg_output(c, 0, teg_form_of(teg_output_dtype(c, 0)), x->rank, dims, &y));
     TRY(teg_op_scratch(c, n, sizeof(double), &weights));
     if (y->form > TEG_FORM_I32)
         OP_FAIL(c, TEG_ERR_FORMAT, "output: expected it declared as numbers, found another type");

@@ -341,12 +341,10 @@ static enum teg_status run_recurrent(struct recurrent *r, const struct direction
     const size_t dims[3] = {r->sequence ? r->s : 1, r->b, r->row};
     struct teg_array *y, *last_h, *last_c = NULL;
     TRY(read_initial(r, "initial_h", &r->initial_h));
-    TRY(teg_output(c, 0, 3, dims, &y));
-    TRY(teg_output(c, 1, 2, dims + 1, &last_h));
+    TRY(teg_output(c, 0, TEG_FORM_F32, 3, dims, &y));
+    TRY(teg_output(c, 1, TEG_FORM_F32, 2, dims + 1, &last_h));
     if (r->initial_c)
-        TRY(teg_output(c, 2, 2, dims + 1, &last_c));
-    if (y->form != TEG_FORM_F32 || last_h->form != TEG_FORM_F32 || (last_c && last_c->form != TEG_FORM_F32))
-        OP_FAIL(c, TEG_ERR_FORMAT, "output: expected floats, found another type");
+        TRY(teg_output(c, 2, TEG_FORM_F32, 2, dims + 1, &last_c));
     r->y = y->f32;
     r->last_h = last_h->f32;
     r->last_c = last_c ? last_c->f32 : NULL;

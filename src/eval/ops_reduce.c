@@ -316,7 +316,7 @@ static enum teg_status op_reduce(struct teg_eval_call *c)
     TRY(teg_arg_axes(c, "axes", x->rank, (1u << x->rank) - 1, &mask));
     TRY(teg_arg_bool(c, "keep_dims", false, &keep_dims));
     const uint32_t rank = reduced_shape(x, mask, keep_dims, dims);
-    TRY(teg_output(c, 0, rank, dims, &p.y));
+    TRY(teg_output(c, 0, x->form, rank, dims, &p.y));
     struct teg_array view = {.form = x->form, .rank = x->rank, .n = x->n, .data = x->data};
     memcpy(view.dims, x->dims, sizeof view.dims);
     p.x = &view;
@@ -401,9 +401,7 @@ static enum teg_status arg(struct teg_eval_call *c, bool smallest)
         OP_FAIL(c, TEG_ERR_FORMAT, "parameter x: expected numbers along the axis, found shape %s",
                 teg_shape_text(x->rank, x->dims).text);
     const uint32_t rank = reduced_shape(x, 1u << axis, keep_dims, dims);
-    TRY(teg_output(c, 0, rank, dims, &job.y));
-    if (job.y->form != TEG_FORM_I32)
-        OP_FAIL(c, TEG_ERR_FORMAT, "output: expected it declared as integers, found another type");
+    TRY(teg_output(c, 0, TEG_FORM_I32, rank, dims, &job.y));
     job.x = x;
     job.n = x->dims[axis];
     job.inner = inner_of(x, axis);
@@ -454,7 +452,7 @@ static enum teg_status op_cumsum(struct teg_eval_call *c)
     TRY(teg_arg_axis(c, "axis", 0, x->rank, &axis));
     TRY(teg_arg_bool(c, "exclusive", false, &job.exclusive));
     TRY(teg_arg_bool(c, "reverse", false, &job.reverse));
-    TRY(teg_output(c, 0, x->rank, x->dims, &job.y));
+    TRY(teg_output(c, 0, x->form, x->rank, x->dims, &job.y));
     job.x = x;
     job.n = x->dims[axis];
     job.inner = inner_of(x, axis);

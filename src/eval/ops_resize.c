@@ -168,9 +168,7 @@ static enum teg_status run_resize(struct teg_eval_call *c, struct resize *r)
         dims[x->rank - r->n_axes + k] = r->to[k];
     struct teg_array *y;
     const float *from;
-    TRY(teg_output(c, 0, x->rank, dims, &y));
-    if (y->form != x->form)
-        OP_FAIL(c, TEG_ERR_FORMAT, "output: expected the type of x, found another");
+    TRY(teg_output(c, 0, x->form, x->rank, dims, &y));
     if (!y->n)
         return TEG_OK;
     if (!x->n)

@@ -81,7 +81,7 @@ static enum teg_status operands(struct teg_eval_call *c, struct scatter *s)
 
 static enum teg_status start(struct teg_eval_call *c, struct scatter *s)
 {
-    TRY(teg_output(c, 0, s->data->rank, s->data->dims, &s->y));
+    TRY(teg_output(c, 0, s->data->form, s->data->rank, s->data->dims, &s->y));
     memcpy(s->y->data, s->data->data, s->data->n * s->item);
     return TEG_OK;
 }

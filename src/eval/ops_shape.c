@@ -160,9 +160,7 @@ static enum teg_status op_shape(struct teg_eval_call *c)
     struct teg_array *y;
     TRY(teg_arg_any(c, "x", &x));
     const size_t dims[1] = {x->rank};
-    TRY(teg_output(c, 0, 1, dims, &y));
-    if (y->form != TEG_FORM_I32)
-        OP_FAIL(c, TEG_ERR_FORMAT, "output: expected it declared as integers, found another type");
+    TRY(teg_output(c, 0, TEG_FORM_I32, 1, dims, &y));
     for (uint32_t d = 0; d < x->rank; d++)
         y->i32[d] = x->dims[d] > INT32_MAX ? INT32_MAX : (int32_t)x->dims[d];
     return TEG_OK;

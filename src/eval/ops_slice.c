@@ -115,7 +115,7 @@ static enum teg_status copy_slice(struct teg_eval_call *c, const struct teg_arra
     size_t dims[TEG_MIL_MAX_RANK];
     ptrdiff_t from[TEG_MIL_MAX_RANK], to[TEG_MIL_MAX_RANK];
     struct teg_array *y;
-    TRY(teg_output(c, 0, slice_shape(s, dims), dims, &y));
+    TRY(teg_output(c, 0, x->form, slice_shape(s, dims), dims, &y));
     if (!y->n)
         return TEG_OK;
     struct teg_strided copy = teg_strided_between(y, x);
@@ -179,7 +179,7 @@ static enum teg_status op_slice_update(struct teg_eval_call *c)
     if (!fits)
         OP_FAIL(c, TEG_ERR_FORMAT, "parameter update: expected the slice's shape %s, found %s",
                 teg_shape_text(rank, dims).text, teg_shape_text(update->rank, update->dims).text);
-    TRY(teg_output(c, 0, x->rank, x->dims, &y));
+    TRY(teg_output(c, 0, x->form, x->rank, x->dims, &y));
     memcpy(y->data, x->data, x->n * teg_item_bytes(x));
     if (!update->n)
         return TEG_OK;
@@ -213,7 +213,7 @@ static enum teg_status op_sliding_windows(struct teg_eval_call *c)
         dims[d + (d > axis)] = x->dims[d];
     dims[axis] = (x->dims[axis] - (size_t)size) / (size_t)stride + 1;
     dims[axis + 1] = (size_t)size;
-    TRY(teg_output(c, 0, x->rank + 1, dims, &y));
+    TRY(teg_output(c, 0, x->form, x->rank + 1, dims, &y));
     struct teg_strided copy = teg_strided_between(y, x);
     teg_strides_of(x->rank, x->dims, from);
     teg_strides_of(x->rank + 1, dims, to);
@@ -271,7 +271,7 @@ static enum teg_status op_concat(struct teg_eval_call *c)
     for (size_t i = 0; i < n; i++)
         total += first->rank ? teg_arg_at(c, "values", i)->dims[axis] : 1;
     dims[axis] = total;
-    TRY(teg_output(c, 0, rank, dims, &y));
+    TRY(teg_output(c, 0, first->form, rank, dims, &y));
     size_t at = 0;
     for (size_t i = 0; i < n; i++) {
         const struct teg_array *const v = teg_arg_at(c, "values", i);
@@ -304,7 +304,7 @@ static enum teg_status op_stack(struct teg_eval_call *c)
         dims[d + (d >= axis)] = first->dims[d];
     dims[axis] = n;
     const size_t outer = product(first->dims, 0, axis), inner = product(first->dims, axis, first->rank);
-    TRY(teg_output(c, 0, first->rank + 1, dims, &y));
+    TRY(teg_output(c, 0, first->form, first->rank + 1, dims, &y));
     for (size_t i = 0; i < n && first->n; i++) {
         struct teg_strided copy = teg_strided_between(y, teg_arg_at(c, "values", i));
         copy.dst += i * inner * copy.item_bytes;
@@ -360,7 +360,7 @@ static enum teg_status op_split(struct teg_eval_call *c)
     for (size_t i = 0; i < c->op->n_outputs; i++) {
         struct teg_array *y;
         dims[axis] = (size_t)(sizes ? sizes[i] : even);
-        TRY(teg_output(c, i, x->rank, dims, &y));
+        TRY(teg_output(c, i, x->form, x->rank, dims, &y));
         struct teg_strided copy = teg_strided_between(y, x);
         copy.src += at * inner * copy.item_bytes;
         teg_strided_dim(&copy, outer, (ptrdiff_t)(dims[axis] * inner), (ptrdiff_t)(x->dims[axis] * inner));

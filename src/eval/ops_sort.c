@@ -90,8 +90,6 @@ static enum teg_status operand(struct teg_eval_call *c, struct sorting *s, uint3
 static enum teg_status sort(struct teg_eval_call *c, struct sorting *s)
 {
     void *memory;
-    if (s->indices && s->indices->form != TEG_FORM_I32)
-        OP_FAIL(c, TEG_ERR_FORMAT, "indices: expected them declared as integers, found another type");
     if (!s->x->n)
         return TEG_OK;
     TRY(teg_op_scratch(c, s->x->n, 2 * sizeof(uint64_t), &memory));
@@ -105,7 +103,7 @@ static enum teg_status op_argsort(struct teg_eval_call *c)
     struct sorting s;
     uint32_t axis;
     TRY(operand(c, &s, &axis));
-    TRY(teg_output(c, 0, s.x->rank, s.x->dims, &s.indices));
+    TRY(teg_output(c, 0, TEG_FORM_I32, s.x->rank, s.x->dims, &s.indices));
     s.k = s.n;
     return sort(c, &s);
 }
@@ -127,11 +125,9 @@ static enum teg_status op_topk(struct teg_eval_call *c)
         OP_FAIL(c, TEG_ERR_FORMAT, "parameter k: expected at most the %zu elements along the axis, found %d", s.n, k);
     memcpy(dims, s.x->dims, sizeof dims);
     dims[axis] = s.k = (size_t)k;
-    TRY(teg_output(c, 0, s.x->rank, dims, &s.values));
-    if (s.values->form != s.x->form)
-        OP_FAIL(c, TEG_ERR_FORMAT, "values: expected them declared with the type of x, found another");
+    TRY(teg_output(c, 0, s.x->form, s.x->rank, dims, &s.values));
     if (return_indices)
-        TRY(teg_output(c, 1, s.x->rank, dims, &s.indices));
+        TRY(teg_output(c, 1, TEG_FORM_I32, s.x->rank, dims, &s.indices));
     return sort(c, &s);
 }
 

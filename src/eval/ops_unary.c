@@ -126,7 +126,7 @@ static enum teg_status run(struct teg_eval_call *c, struct job *job, loop_fn flo
         TRY(teg_arg_form(c, "x", TEG_FORM_I32, &x));
     else
         TRY(teg_arg_form(c, "x", TEG_FORM_F32, &x));
-    TRY(teg_output(c, 0, x->rank, x->dims, &y));
+    TRY(teg_output(c, 0, x->form, x->rank, x->dims, &y));
     job->x = x->data;
     job->y = y->data;
     teg_op_parallel(c, x->n, cost, x->form == TEG_FORM_I32 ? ints : floats, job);
@@ -248,7 +248,7 @@ static enum teg_status op_logical_not(struct teg_eval_call *c)
     const struct teg_array *x;
     struct teg_array *y;
     TRY(teg_arg_form(c, "x", TEG_FORM_BOOL, &x));
-    TRY(teg_output(c, 0, x->rank, x->dims, &y));
+    TRY(teg_output(c, 0, TEG_FORM_BOOL, x->rank, x->dims, &y));
     struct job job = {.x = x->b, .y = y->b};
     teg_op_parallel(c, x->n, 1, logical_not_bools, &job);
     return TEG_OK;
@@ -303,7 +303,7 @@ static enum teg_status by_channel(struct teg_eval_call *c, bool has_beta, loop_f
     TRY(channel_parameter(c, "alpha", x, &job.alpha));
     if (has_beta)
         TRY(channel_parameter(c, "beta", x, &job.beta));
-    TRY(teg_output(c, 0, x->rank, x->dims, &y));
+    TRY(teg_output(c, 0, TEG_FORM_F32, x->rank, x->dims, &y));
     if (!x->n)
         return TEG_OK;
     job.x = x->f32;
@@ -369,7 +369,7 @@ static enum teg_status op_cast(struct teg_eval_call *c)
         OP_FAIL(c, TEG_ERR_UNSUPPORTED, "parameter x: expected numbers or bools, found strings or a list");
     if (form == x->form)
         return teg_output_share(c, 0, x, x->rank, x->dims);
-    TRY(teg_output(c, 0, x->rank, x->dims, &y));
+    TRY(teg_output(c, 0, form, x->rank, x->dims, &y));
     struct job job = {.x = x->data, .y = y->data};
     teg_op_parallel(c, x->n, 1, loops[x->form][form], &job);
     return TEG_OK;

@@ -176,8 +176,7 @@ static bool add_cast(struct joiner *j, teg_mil_var_id x, const struct teg_mil_ty
     if (!text)
         return false;
     *text = (struct teg_string){dtype, strlen(dtype)};
-    const struct parameter as = {"dtype",
-                                 {.type = {.kind = TEG_MIL_TENSOR, .dtype = TEG_MIL_STRING}, .strings = text}};
+    const struct parameter as = {"dtype", {.type = {.kind = TEG_MIL_TENSOR, .dtype = TEG_MIL_STRING}, .strings = text}};
     return add_op(j, "cast", &as, 1, x, to);
 }
 

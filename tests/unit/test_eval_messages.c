@@ -20,21 +20,21 @@ static void test_declared_types(void **state)
     (void)state;
     static const struct op_case cases[] = {
         {15, F1 "y = reduce_argmax(x = " V12 ", keep_dims = bool(true))" NAME,
-         "cannot run op: o (reduce_argmax, iOS15): output: expected it declared as integers, found another type"},
+         "cannot run op: o (reduce_argmax, iOS15): output y: expected floats as declared, found integers"},
         {15, F1 "y = shape(x = " V12 ")" NAME,
-         "cannot run op: o (shape, iOS15): output: expected it declared as integers, found another type"},
+         "cannot run op: o (shape, iOS15): output y: expected floats as declared, found integers"},
         {15, F1 "y = argsort(x = " V12 ")" NAME,
-         "cannot run op: o (argsort, iOS15): indices: expected them declared as integers, found another type"},
+         "cannot run op: o (argsort, iOS15): output y: expected floats as declared, found integers"},
         {15, I1 "y, " I1 "z = topk(x = " V12 ")" NAME,
-         "cannot run op: o (topk, iOS15): values: expected them declared with the type of x, found another"},
+         "cannot run op: o (topk, iOS15): output y: expected integers as declared, found floats"},
         {15, I1 "y = random_normal(shape = " I01 ")" NAME,
          "cannot run op: o (random_normal, iOS15): output y: expected the declared shape ?, found 0x1"},
         {15, "tensor<int32, [?, ?]> y = random_normal(shape = " I01 ")" NAME,
-         "cannot run op: o (random_normal, iOS15): output: expected it declared as floats, found another type"},
+         "cannot run op: o (random_normal, iOS15): output y: expected integers as declared, found floats"},
         {15, "tensor<bool, [?]> y = random_categorical(x = " V12 ")" NAME,
          "cannot run op: o (random_categorical, iOS15): output: expected it declared as numbers, found another type"},
         {15, "list<" F1 ", ?> a = make_list();\nfp32 y = list_length(ls = a)" NAME,
-         "cannot run op: o (list_length, iOS15): output: expected it declared as an integer, found another type"},
+         "cannot run op: o (list_length, iOS15): output y: expected floats as declared, found integers"},
         {15, "string y = fill(shape = " I01 ")" NAME,
          "cannot run op: o (fill, iOS15): output y: expected the declared shape scalar, found 0x1"},
         {15, "tensor<string, [?, ?]> y = fill(shape = " I01 ")" NAME,
@@ -44,10 +44,67 @@ static void test_declared_types(void **state)
         {15, F1 "y = make_list()" NAME,
          "cannot run op: o (make_list, iOS15): output y: expected a value of the declared kind, found another"},
         {15, "int32 y = classify(probabilities = " V12 ", classes = list<string, 2>((\"a\", \"b\")))" NAME,
-         "cannot run op: o (classify, iOS15): output: expected it declared with the type of the labels, found another"},
+         "cannot run op: o (classify, iOS15): output y: expected integers as declared, found strings"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         check_body(cases[i].ios, cases[i].body, "y", cases[i].expected);
+}
+
+/* An op that writes floats into an output declared as bools would write past its end: every way of making an output. */
+static void test_outputs_of_another_form(void **state)
+{
+    (void)state;
+#define M23 "tensor<fp32, [2, 3]>([[0, 1, 2], [3, 4, 5]])"
+#define X24 "tensor<fp32, [1, 1, 2, 4]>([[[[0, 1, 2, 3], [4, 5, 6, 7]]]])"
+#define J2 "tensor<int32, [2]>([0, 1])"
+    static const struct {
+        int rank;
+        const char *op, *found;
+    } cases[] = {
+        {2, "relu(x = " M23 ")", "floats"},
+        {2, "add(x = " M23 ", y = " M23 ")", "floats"},
+        {2, "select(cond = bool(true), a = " M23 ", b = " M23 ")", "floats"},
+        {2, "softmax(x = " M23 ")", "floats"},
+        {2, "cumsum(x = " M23 ")", "floats"},
+        {2, "reduce_sum(x = " M23 ", keep_dims = bool(true))", "floats"},
+        {2, "transpose(x = " M23 ", perm = tensor<int32, [2]>([1, 0]))", "floats"},
+        {2, "tile(x = " M23 ", reps = tensor<int32, [2]>([1, 2]))", "floats"},
+        {2, "reverse(x = " M23 ")", "floats"},
+        {2, "band_part(x = " M23 ")", "floats"},
+        {2, "pad(x = " M23 ", pad = " J2 ")", "floats"},
+        {2, "gather(x = " M23 ", indices = " J2 ")", "floats"},
+        {2, "gather_nd(x = " M23 ", indices = tensor<int32, [2, 1]>([[0], [1]]))", "floats"},
+        {2, "gather_along_axis(x = " M23 ", indices = tensor<int32, [1, 3]>([[0, 0, 0]]))", "floats"},
+        {2, "scatter(data = " M23 ", indices = " J2 ", updates = " M23 ")", "floats"},
+        {2, "slice_by_index(x = " M23 ", begin = tensor<int32, [2]>([0, 0]), end = tensor<int32, [2]>([2, 3]))",
+         "floats"},
+        {2, "concat(values = (" M23 ", " M23 "), axis = int32(0), interleave = bool(false))", "floats"},
+        {3, "stack(values = (" M23 ", " M23 "), axis = int32(0))", "floats"},
+        {3, "sliding_windows(x = " M23 ", axis = int32(1), size = int32(2))", "floats"},
+        {2, "reshape(x = " M23 ", shape = tensor<int32, [2]>([3, 2]))", "floats"},
+        {2, "topk(x = " M23 ")", "floats"},
+        {1, "range_1d(start = int32(0), end = int32(50), step = int32(1))", "integers"},
+        {2, "non_zero(x = " M23 ")", "integers"},
+        {4, "depth_to_space(x = " X24 ", block_size = int32(1))", "floats"},
+        {4,
+         "space_to_batch(x = " X24
+         ", block_shape = tensor<int32, [2]>([1, 1]), paddings = tensor<int32, [2, 2]>([[0, 0], [0, 0]]))",
+         "floats"},
+        {4, "conv(x = " X24 ", weight = tensor<fp32, [1, 1, 1, 1]>([[[[1]]]]))", "floats"},
+        {4, "max_pool(x = " X24 ", kernel_sizes = tensor<int32, [2]>([1, 1]), pad_type = string(\"valid\"))", "floats"},
+        {4, "instance_norm(x = " X24 ")", "floats"},
+        {4, "upsample_nearest_neighbor(x = " X24 ")", "floats"},
+    };
+    static const char *const declared[] = {"", "?", "?, ?", "?, ?, ?", "?, ?, ?, ?"};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char body[600], expected[200];
+        const int n = (int)strcspn(cases[i].op, "(");
+        (void)snprintf(body, sizeof body, "tensor<bool, [%s]> y = %s" NAME, declared[cases[i].rank], cases[i].op);
+        (void)snprintf(expected, sizeof expected,
+                       "cannot run op: o (%.*s, iOS15): output y: expected bools as declared, found %s", n, cases[i].op,
+                       cases[i].found);
+        check_body(15, body, "y", expected);
+    }
 }
 
 static void test_operands(void **state)
@@ -112,6 +169,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_declared_types),
+        cmocka_unit_test(test_outputs_of_another_form),
         cmocka_unit_test(test_operands),
         cmocka_unit_test(test_states),
     };
