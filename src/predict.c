@@ -236,7 +236,9 @@ static enum teg_status scalar_input(const struct call *c, const struct teg_mil_f
     if (v->kind == TEG_FEATURE_INT64 || v->kind == TEG_FEATURE_DOUBLE)
         return array_input(c, f, t, &number, array);
     if (v->kind != TEG_FEATURE_STRING || teg_form_of(t->dtype) != TEG_FORM_STRING)
-        return array_input(c, f, t, v, array);
+        FAIL(c->err, TEG_ERR_ARGUMENT, "cannot predict: input '%.80s': expected %s, found %s; pass numbers", f->name,
+             f->kind == TEG_MIL_FEATURE_ARRAY ? "an array" : "a number",
+             v->kind == TEG_FEATURE_STRING ? "a string" : "another kind of value");
     const size_t one = 1;
     *array = teg_array_new(c->allocator, t->dtype, t->rank > 0 ? 1 : 0, &one);
     if (!*array)

@@ -26,6 +26,12 @@ def _text(raw: Optional[bytes]) -> str:
     return (raw or b"").decode("utf-8", "replace")
 
 
+def _name(name: Any) -> bytes:
+    if not isinstance(name, str):
+        raise TypeError(f"a name must be a string, found {type(name).__name__}")
+    return name.encode()
+
+
 @dataclasses.dataclass(frozen=True)
 class Feature:
     """What a function takes, gives or keeps. `shape` is None where it is known only at run time; `ranges` has the
@@ -80,7 +86,7 @@ def to_numpy(value: Any) -> np.ndarray:
 
 def _fill(slot: native.FeatureValue, name: str, value: Any) -> Any:
     """Fills one value; what is returned must stay alive until the call is over."""
-    slot.name = name.encode()
+    slot.name = _name(name)
     if isinstance(value, str):
         slot.kind, slot.string = native.STRING, value.encode()
         return value
@@ -146,7 +152,7 @@ class State:
     def read(self, name: str) -> np.ndarray:
         values, error = ctypes.c_void_p(), native.Error()
         with self.lock:
-            native.check(lib.teg_state_read(self.handle, name.encode(), byref(values), byref(error)), error)
+            native.check(lib.teg_state_read(self.handle, _name(name), byref(values), byref(error)), error)
         try:
             return _value(lib.teg_values_at(values, 0).contents)
         finally:

@@ -14,6 +14,13 @@ static enum teg_status op_classify(struct teg_eval_call *c)
     if (classes->n != p->n || !p->n || (classes->form != TEG_FORM_STRING && classes->form != TEG_FORM_I32))
         OP_FAIL(c, TEG_ERR_FORMAT, "parameter classes: expected a label for each of %zu probabilities, found %zu", p->n,
                 classes->n);
+    for (size_t i = 0; i < p->n && classes->form == TEG_FORM_I32; i++)
+        if (classes->i32[i] == INT32_MAX || classes->i32[i] == INT32_MIN) /* or beyond: both ends stand for more */
+            OP_FAIL(
+                c, TEG_ERR_UNSUPPORTED,
+                "parameter classes: expected labels of less than 32 bits, found a larger number as label %zu; export "
+                "the model with strings as labels",
+                i);
     for (size_t i = 1; i < p->n; i++)
         if (p->f32[i] > p->f32[best])
             best = i;

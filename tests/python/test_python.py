@@ -109,6 +109,8 @@ def _():
     state = m.make_state()
     raises(RuntimeError, lambda: state.read_state("nope"), "'sum'", "'nope'")
     raises(RuntimeError, lambda: state.write_state("sum", ROW[0]), "1x4")
+    raises(TypeError, lambda: state.read_state(3), "a name must be a string", "int")
+    raises(TypeError, lambda: state.write_state(None, ROW), "a name must be a string", "NoneType")
     raises(RuntimeError, lambda: m.predict({"x": ROW[:, :2]}, state), "1x4", "1x2")
     expect(not state.read_state("sum").any(), "a failed call changes no state")
 
@@ -151,6 +153,7 @@ def _():
     raises(RuntimeError, lambda: m.predict({**base, "count": [np.nan]}), "'count'", "nan")
     raises(TypeError, lambda: m.predict({**base, "a": np.array(["x", "y"])}), "'a'")
     raises(TypeError, lambda: m.predict({**base, "a": np.array([1j, 2])}), "'a'")
+    raises(RuntimeError, lambda: m.predict({**base, "a": "1 2"}), "'a'", "expected an array, found a string")
     raises(TypeError, lambda: m.predict(3), "dict or list of dict")
     raises(TypeError, lambda: m.predict([3]), "only dictionaries")
     expect([o["next"][0] for o in m.predict([base, {**base, "count": [5]}])] == [2, 6], "batches")

@@ -288,6 +288,11 @@ static void test_classify(void **state)
         {15, "string y, dict<string, fp64> p = classify(probabilities = " V123 ", classes = " CLASSES ")" NAME,
          "cannot run op: o (classify, iOS15): parameter classes: expected a label for each of 3 probabilities, found "
          "2"},
+        {15,
+         "int64 y, dict<int64, fp64> p = classify(probabilities = tensor<fp32, [2]>([0.2, 0.8]), classes = list<int64, "
+         "2>((7, 4294967303)))" NAME,
+         "cannot run op: o (classify, iOS15): parameter classes: expected labels of less than 32 bits, found a larger "
+         "number as label 1; export the model with strings as labels"},
     };
     CHECK(cases);
 }
