@@ -28,7 +28,7 @@ static const struct cli_option option_table[] = {
      .type = CLI_TEXT,
      .offset = ARG(output),
      .placeholder = "OUT.mlpackage",
-     .help = "the package to write"},
+     .help = "the package to write, or the folder for parts"},
     {.name = "weights",
      .type = CLI_TEXT,
      .offset = ARG(weights),
@@ -399,8 +399,8 @@ const struct cli_command cli_command_quantize = {
     .operands = "PACKAGE",
     .summary = "write a Core ML package with its weights in another encoding",
     .details =
-        "PACKAGE is any ML program, of one function or several; everything but its dense weights stays as it is. One "
-        "for "
+        "PACKAGE is any ML program, of one function or several; everything but its dense weights stays as it is. A "
+        "folder of parts with a tegula.json becomes such a folder, part by part. One for "
         "iOS 16 or 17 gets int8 by channel or tensor, palettes by tensor or pruning, which is what these have; one for "
         "iOS 15 becomes one for iOS 16. Weights are the constants of linear, conv, conv_transpose, matmul and "
         "recurrent layers and "

@@ -438,7 +438,8 @@ struct teg_program_options {
 };
 TEG_API void teg_program_options_default(struct teg_program_options *options);
 
-/* Reads and checks the package; functions are made ready by their first use or by teg_program_prepare. */
+/* Reads and checks the package; functions are made ready by their first use or by teg_program_prepare. A folder with a
+ * tegula.json that lists parts, or that file, is one program: its functions `decode` and `prefill` run the parts. */
 TEG_API enum teg_status teg_program_open(const char *path, const struct teg_program_options *options,
                                          struct teg_program **program, struct teg_error *err);
 TEG_API void teg_program_free(struct teg_program *program);
@@ -762,10 +763,12 @@ struct teg_quantize_options {
 TEG_API void teg_quantize_options_default(struct teg_quantize_options *options);
 
 /* Writes the package at `input` again, as `output` (which must end in ".mlpackage"), its dense weights encoded and all
- * else as it is, tokenizer files included. A program before iOS 18 gets the forms that its system has (int8 by channel
- * or tensor, palettes by tensor, pruning alone), one of iOS 15 becomes one of iOS 16; any other rule is an error that
- * names what it needs. NaN and infinities in a weight are an error that names row and column. `report` may be NULL. On
- * failure nothing is left under the output's name that was not there before. Any number of calls may run at once. */
+ * else as it is, tokenizer files included. `input` may be a folder of parts that a tegula.json joins, or that file:
+ * then each part is written, and `output` is a folder with all files of the first. A program before iOS 18 gets the
+ * forms that its system has (int8 by channel or tensor, palettes by tensor, pruning alone), one of iOS 15 becomes one
+ * of iOS 16; any other rule is an error that names what it needs. NaN and infinities in a weight are an error that
+ * names row and column. `report` may be NULL. On failure nothing is left under the output's name that was not there
+ * before. Any number of calls may run at once. */
 TEG_API enum teg_status teg_quantize_package(const char *input, const char *output,
                                              const struct teg_quantize_options *options,
                                              struct teg_convert_report *report, struct teg_error *err);

@@ -8,7 +8,6 @@
  * its name when the last part is whole. */
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/check.h"
@@ -319,37 +318,9 @@ static enum teg_status prepare(struct teg_convert_job *j, const char *input)
     return read_sizes(j);
 }
 
-/* What can be said before hours of work. */
-static enum teg_status check_output(const struct teg_convert_job *j)
-{
-    static const char ending[] = ".mlpackage";
-    size_t n = strlen(j->output);
-    struct stat st;
-    while (n > 1 && j->output[n - 1] == '/')
-        n--;
-    const bool is_package =
-        n > sizeof ending - 1 && memcmp(j->output + n - (sizeof ending - 1), ending, sizeof ending - 1) == 0;
-    const bool in_parts = teg_convert_in_parts(j);
-    if (is_package == in_parts)
-        FAIL(j->err, TEG_ERR_ARGUMENT, "cannot convert: %.160s: expected %s, found another name; choose one", j->output,
-             in_parts ? "the name of a folder for the parts, without .mlpackage" : "a name that ends in .mlpackage");
-    const bool is_there = lstat(j->output, &st) == 0;
-    if (is_there && in_parts && !teg_convert_is_parts(j->output))
-        FAIL(j->err, TEG_ERR_ARGUMENT,
-             "cannot convert: %.160s: expected no file or folder of that name for the parts, or one that holds parts, "
-             "found another; remove it",
-             j->output);
-    if (is_there && !j->o.replace)
-        FAIL(
-            j->err, TEG_ERR_ARGUMENT,
-            "cannot convert: %.160s: expected no file of that name, found one; remove it, or allow replacing (--force)",
-            j->output);
-    return TEG_OK;
-}
-
 static enum teg_status convert(struct teg_convert_job *j, const char *input)
 {
-    TRY(check_output(j));
+    TRY(teg_convert_check_output("convert", j->output, teg_convert_in_parts(j), j->o.replace, j->err));
     TRY(prepare(j, input));
     TRY(teg_convert_items(&j->in, j->err));
     if (j->o.n_threads != 1)

@@ -1,5 +1,6 @@
 /* convert_model.h: what the files behind teg_convert share: convert_model.c (the way from a model to a package),
- * convert_parts.c (to several), convert_items.c (what goes along with it), convert_rules.c (encodings as options). */
+ * convert_parts.c (to several), convert_folder.c (a folder of them), convert_items.c (what goes along with it),
+ * convert_rules.c (encodings as options). */
 #ifndef TEG_CONVERT_MODEL_H
 #define TEG_CONVERT_MODEL_H
 
@@ -90,6 +91,29 @@ void teg_convert_release(const void *data, size_t n_bytes);
 /* One package of lower's layers, as `path`. */
 enum teg_status teg_convert_write(struct teg_convert_job *j, const char *path);
 
+/* ---- a folder of parts (convert_folder.c) ---- */
+
+struct teg_convert_folder {
+    const char *verb; /* "convert": for messages */
+    struct teg_error *err;
+    struct teg_arena *arena;
+    const char *target, *hidden; /* what it will be called, and what it is until then */
+};
+/* Makes the hidden folder; verb and err are set. After success _end must follow. */
+enum teg_status teg_convert_folder_begin(struct teg_convert_folder *folder, const char *output,
+                                         struct teg_arena *arena);
+/* Where `name` lies in it now; NULL: out of memory. */
+const char *teg_convert_folder_path(const struct teg_convert_folder *folder, const char *name);
+enum teg_status teg_convert_folder_write(const struct teg_convert_folder *folder, const char *name, const void *bytes,
+                                         size_t n_bytes);
+/* Gives it its name where `status` is TEG_OK, else removes it. */
+enum teg_status teg_convert_folder_end(const struct teg_convert_folder *folder, enum teg_status status);
+/* A folder that tegula.json makes one model of. */
+bool teg_convert_is_parts(const char *path);
+/* What can be said of the output's name before hours of work. */
+enum teg_status teg_convert_check_output(const char *verb, const char *output, bool in_parts, bool replace,
+                                         struct teg_error *err);
+
 /* ---- parts (convert_parts.c) ---- */
 
 enum { TEG_CONVERT_MOST_PARTS = 64 };
@@ -97,8 +121,6 @@ static inline bool teg_convert_in_parts(const struct teg_convert_job *j)
 {
     return j->o.n_parts > 1 || j->o.part_bytes;
 }
-/* A folder that tegula.json makes one model of. */
-bool teg_convert_is_parts(const char *path);
 /* All parts, their tokenizer and join, as folder j->output. */
 enum teg_status teg_convert_write_parts(struct teg_convert_job *j);
 

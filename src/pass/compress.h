@@ -18,7 +18,8 @@
 
 struct teg_compress_options {
     const struct teg_quant_policy *policy;
-    bool again; /* weights that are encoded already too */
+    bool again;           /* weights that are encoded already too */
+    bool may_leave_alone; /* a program that no weight of can be encoded is no error */
     /* Importance of the columns of a weight, [columns], or NULL. */
     const float *(*importance)(void *ctx, const char *name, uint64_t columns);
     void *importance_ctx;
@@ -37,7 +38,7 @@ struct teg_compressed_weight {
 
 struct teg_compressed;
 /* Changes `program`, which must outlive the result; where it fails, the program is good for teg_mil_free only. A
- * program that no weight of can be encoded is an error. */
+ * program that no weight of can be encoded is an error (see may_leave_alone). */
 enum teg_status teg_compress(struct teg_mil_program *program, const struct teg_compress_options *options,
                              struct teg_compressed **compressed, struct teg_error *err);
 size_t teg_compressed_count(const struct teg_compressed *compressed);

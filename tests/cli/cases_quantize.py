@@ -4,6 +4,7 @@ stay; what cannot be quantized is one sentence and leaves nothing behind."""
 import json
 import os
 import pathlib
+import resource
 import tempfile
 
 from harness import ROOT, Skip, expect, expect_done, expect_equal, expect_error, read_npy, run, test
@@ -219,3 +220,41 @@ def refusals():
     expect_done(run("quantize", source(), "-o", out))
     result = run("quantize", source(), "-o", out)
     expect(b"found one; remove it" in result.err, result.err)
+
+
+@test()
+def parts():
+    """quantize: a model in parts is a folder of parts again, the rest of the folder as it is, whole or not there"""
+    parts, small = place("parts"), place("small")
+    expect_done(run("convert", TINY / "llama", "-o", parts, "--profile", "ane", "--split", "2", "--chunk", "32", "--ctx",
+                    "128", "--ignore-rules"))
+    os.symlink("nowhere", os.path.join(parts, "dead"))
+    report = quantize(parts, "small", "--weights", "int8")
+    expect_equal(len(report["weights"]), 12, "weights above the threshold")
+    expect(sum(w["bytes"] for w in report["weights"]) == report["bytes"] < report["source_bytes"], report["bytes"])
+    expect_equal(sorted(os.listdir(small)), sorted(n for n in os.listdir(parts) if n != "dead"), "files")
+    for name in ("tegula.json", "tokenizer.json"):
+        expect_equal(pathlib.Path(small, name).read_bytes(), pathlib.Path(parts, name).read_bytes(), name)
+    expect(0 < distance(logits(parts), logits(small)) < 0.05, "logits differ")
+    quantize(os.path.join(small, "tegula.json"), "back", "--weights", "f16", "--again")
+    expect(distance(logits(small), logits(place("back"))) < 0.002, "decoded to something else")
+    quantize(parts, "small", "--weights", "lut4/8", "--fit")  # --force: replaces
+    rows = (((small, "-o", place("other")), "found none in 2 parts", "--again"),
+            ((parts, "-o", small), "found one", "--force"),
+            ((parts, "-o", place("x.mlpackage")), "without .mlpackage"),
+            ((parts, "-o", place("nowhere/x")), "make folder", "No such file"),
+            ((parts, "-o", FOLDER.name, "--force"), "one that holds parts"))
+    for arguments, *words in rows:
+        expect_error(run("quantize", *arguments), 1, *words)
+    manifest = pathlib.Path(small, "tegula.json")
+    for text, words in (('"path": "part-1.mlpackage"', ('"path": "../parts/part-1.mlpackage"', "parts[0]", "same folder")),
+                        ('"tokenizer": "', ('"tokenizer": "../parts/', "tokenizer", "same folder"))):
+        manifest.write_text(pathlib.Path(parts, "tegula.json").read_text().replace(text, words[0]))
+        expect_error(run("quantize", small, "-o", place("other"), "--again"), 1, *words[1:])
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000))
+
+    expect_error(run("quantize", parts, "-o", place("other"), preexec_fn=limit), 1, "File too large")
+    left = [n for n in os.listdir(FOLDER.name) if ".tmp" in n or n == "other"]
+    expect_equal(left, [], "left")
