@@ -33,7 +33,8 @@ static const struct {
 
 bool cli_is_program(const char *path)
 {
-    static const char *const marks[] = {"Manifest.json", "model.mil", "coremldata.bin"};
+    static const char *const marks[] = {"Manifest.json", "model.mil", "coremldata.bin", "tegula.json"};
+    static const char *const endings[] = {".mlpackage", ".mlmodelc", "tegula.json"};
     char name[4096];
     struct stat st;
     for (size_t i = 0; i < CLI_COUNT(marks); i++) {
@@ -44,8 +45,12 @@ bool cli_is_program(const char *path)
     size_t n = strlen(path);
     while (n > 0 && path[n - 1] == '/')
         n--;
-    return (n >= 10 && strncmp(path + n - 10, ".mlpackage", 10) == 0) ||
-           (n >= 9 && strncmp(path + n - 9, ".mlmodelc", 9) == 0);
+    for (size_t i = 0; i < CLI_COUNT(endings); i++) {
+        const size_t k = strlen(endings[i]);
+        if (n >= k && strncmp(path + n - k, endings[i], k) == 0)
+            return true;
+    }
+    return false;
 }
 
 /* ---- features ---- */
@@ -395,6 +400,7 @@ static bool worth_telling(const struct teg_function *f, const struct teg_recogni
 
 static int print_models(struct cli_output *output, const struct teg_program *program, bool ops)
 {
+    const char *whole = NULL; /* a function that is raised: then the others are not needed */
     for (size_t i = 0; i < teg_program_info(program)->n_functions; i++) {
         struct teg_function f = {0};
         struct teg_recognition r = {0};
@@ -413,13 +419,20 @@ static int print_models(struct cli_output *output, const struct teg_program *pro
             (void)cli_output_write(output, r.contract.bytes, r.contract.n_bytes);
         }
         if (!r.is_model && (ops || worth_telling(&f, &r))) {
-            (void)cli_output_printf(output, r.call.n_bytes ? "language model, run op by op: " : "no language model: ");
+            if (whole && r.call.n_bytes) {
+                (void)cli_output_printf(output, "not needed, ");
+                (void)cli_output_name(output, whole, 0);
+                (void)cli_output_printf(output, " takes any number of tokens: ");
+            } else
+                (void)cli_output_printf(output,
+                                        r.call.n_bytes ? "language model, run op by op: " : "no language model: ");
             (void)cli_output_name(output, f.name, 0);
             (void)cli_output_printf(output, ": ");
             (void)cli_output_name(output, r.reason.bytes, 0);
             (void)cli_output_write(output, "\n", 1);
             (void)cli_output_write(output, r.call.bytes, ops ? 0 : r.call.n_bytes);
         }
+        whole = whole || !r.is_model ? whole : f.name;
         teg_recognition_free(&r);
     }
     return CLI_DONE;

@@ -62,6 +62,11 @@ bool teg_package_is(const char *path)
     return n > 0 && (size_t)n < sizeof file && access(file, F_OK) == 0;
 }
 
+bool teg_package_has_parts(const char *path)
+{
+    return teg_package_is(path) && !is_single(path);
+}
+
 enum teg_status teg_package_manifest(const char *path, struct teg_arena *arena, struct teg_manifest *manifest,
                                      struct teg_error *err)
 {

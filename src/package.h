@@ -10,6 +10,8 @@
 
 /* The name ends in .mlpackage or .mlmodelc, or it is a tegula.json or a folder with one. */
 bool teg_package_is(const char *path);
+/* It is a tegula.json or a folder with one: of several packages. */
+bool teg_package_has_parts(const char *path);
 /* tokenizer.json in the package or beside it; NULL: neither is there. */
 const char *teg_package_tokenizer(struct teg_arena *arena, const char *path);
 /* tegula.json in the package or beside it, or all zero. One that lists parts does not describe a single part. */

@@ -8,6 +8,8 @@
 #include "base/check.h"
 #include "base/options.h"
 #include "base/text.h"
+#include "package.h"
+#include "parts.h"
 #include "program.h"
 
 void teg_program_options_default(struct teg_program_options *options)
@@ -193,6 +195,20 @@ enum teg_status teg_program_of(struct teg_mil_program *mil, const struct teg_pro
     return status;
 }
 
+/* A folder with a tegula.json is the program of its parts. */
+static enum teg_status read_parts(const char *path, const struct teg_allocator *allocator, struct teg_mil_program **mil,
+                                  struct teg_error *err)
+{
+    struct teg_manifest manifest;
+    struct teg_arena arena;
+    teg_arena_init(&arena, allocator);
+    enum teg_status status = teg_package_manifest(path, &arena, &manifest, err);
+    if (status == TEG_OK)
+        status = teg_parts_open(path, &manifest, allocator, mil, err);
+    teg_arena_free(&arena);
+    return status;
+}
+
 enum teg_status teg_program_open(const char *path, const struct teg_program_options *options,
                                  struct teg_program **program, struct teg_error *err)
 {
@@ -201,7 +217,7 @@ enum teg_status teg_program_open(const char *path, const struct teg_program_opti
     teg_program_options_default(&o);
     TRY(teg_options_read(&o, sizeof o, options, err));
     o.allocator = teg_allocator_or_default(o.allocator);
-    TRY(teg_mil_open(path, o.allocator, &mil, err));
+    TRY((teg_package_has_parts(path) ? read_parts : teg_mil_open)(path, o.allocator, &mil, err));
     return teg_program_of(mil, &o, program, err);
 }
 

@@ -74,6 +74,22 @@ def _():
 
 @test()
 def _():
+    """inspect of parts: what a package gets, for the functions that run them all, by the folder or its tegula.json"""
+    parts = MODELS["gated"][1]["parts"]
+    for path in (parts, os.path.join(parts, "tegula.json")):
+        text = run("inspect", path).text
+        for words in ("minimum systems", "function decode (default)", "function prefill", "language model, 100 % of", "state   kv"):
+            expect(words in text, f"{path}: {words}: {text}")
+    expect("raised decode: " in run("inspect", parts, "--ops").text, "--ops")
+    expect("is understood" in run("inspect", parts, "--why-not", "matmul").text, "--why-not")
+    expect("states," in run("inspect", parts, "--states").text, "--states")
+    document = json.loads(run("inspect", parts, "--json").out)
+    expect_equal([m["is_model"] for m in document["language_models"]][0], True, "--json")
+    expect_error(run("inspect", parts, "--target", "iOS17"), 1, "iOS17")
+
+
+@test()
+def _():
     """parts give the logits of the whole bit for bit, recognised or not"""
     for kind in ("plain", "gated"):
         paths = MODELS[kind][1]
