@@ -280,6 +280,11 @@ size_t teg_pool_threads(const struct teg_pool *pool)
     return pool->n_threads;
 }
 
+bool teg_pool_is_uneven(const struct teg_pool *pool)
+{
+    return pool->is_uneven;
+}
+
 void teg_pool_run(struct teg_pool *pool, teg_pool_fn fn, void *ctx, size_t n_slices)
 {
     if (n_slices == 0)

@@ -35,6 +35,8 @@ enum teg_status teg_pool_new_placed(size_t n_threads, const struct teg_pool_plac
                                     const struct teg_allocator *allocator, struct teg_pool **pool,
                                     struct teg_error *err);
 size_t teg_pool_threads(const struct teg_pool *pool);
+/* Whether CPUs are known to differ in speed. */
+bool teg_pool_is_uneven(const struct teg_pool *pool);
 void teg_pool_run(struct teg_pool *pool, teg_pool_fn fn, void *ctx, size_t n_slices);
 /* Around calls of teg_pool_run: the calling thread is on its CPU as the workers are on theirs, and afterwards may run
  * where it could before. Does nothing in a pool that pins nobody. */

@@ -43,5 +43,5 @@ size_t teg_qgemm_row_bytes(size_t k)
 
 size_t teg_qgemm_scratch_floats(void)
 {
-    return (GEMM_UNITS * sizeof(struct gemm_unit)) / sizeof(float) + 2 * GEMM_ROWS * COLUMNS;
+    return (GEMM_MOST_UNITS * sizeof(struct gemm_unit)) / sizeof(float) + 2 * GEMM_ROWS * COLUMNS;
 }

@@ -123,7 +123,8 @@ struct gemm_unit {
 /* qgemm_pack.c: the codes of column c in one group (q[32], in order of k) to their places in the planes at dst. */
 void teg_qgemm_place(enum gemm_codes codes, uint8_t *dst, size_t c, const uint8_t *q);
 
-#define GEMM_UNITS 16 /* groups unpacked at a time: 28 KiB, most of a first-level cache */
-#define GEMM_ROWS 258 /* rows between unpackings, a chunk in tiles of six: their sums stay in the second level */
+#define GEMM_UNITS 16      /* groups unpacked at a time: 28 KiB, most of a first-level cache */
+#define GEMM_MOST_UNITS 20 /* where that is all there are */
+#define GEMM_ROWS 258      /* rows between unpackings, a chunk in tiles of six: their sums stay in the second level */
 
 #endif

@@ -84,6 +84,19 @@ static uint32_t count_free(const struct teg_plan *plan)
     return n;
 }
 
+/* Of a chunk in lanes (run/executor.c): around each attention, and after each stage of the head. */
+static uint32_t count_lane_barriers(const struct teg_plan *plan)
+{
+    uint32_t n = plan->n_stages - plan->first_head_stage;
+    bool runs = false;
+    for (uint32_t i = 0; i < plan->first_head_stage; i++) {
+        const bool attends = plan->steps[plan->stages[i].first_step].kind == TEG_STEP_ATTENTION;
+        n += attends || !runs;
+        runs = !attends;
+    }
+    return n;
+}
+
 void teg_plan_dump(const struct teg_plan *plan, const struct teg_graph *g, struct teg_buf *out)
 {
     static const char *const slots[] = {
@@ -96,13 +109,13 @@ void teg_plan_dump(const struct teg_plan *plan, const struct teg_graph *g, struc
         [TEG_ATTEND_KNOWN_CPU] = "integers by the table of known CPUs",
         [TEG_ATTEND_MEASURED] = "integers by measurement",
     };
-    teg_buf_printf(
-        out,
-        "%u steps in %u stages; barriers: %u for a chunk, %u for one token; arena %zu bytes a token; scratch "
-        "%zu bytes a worker; KV %zu elements for %d tokens; logits %u rows at a time\nkernels:",
-        plan->n_steps, plan->n_stages, plan->n_stages + (plan->n_rope_tables > 0), count_free(plan),
-        plan->row_floats * sizeof(float), plan->worker_floats * sizeof(float), plan->kv_block_elements, TEG_TILE_TOKENS,
-        plan->head_rows);
+    teg_buf_printf(out,
+                   "%u steps in %u stages; barriers: %u for a chunk, %u in lanes, %u for one token; arena %zu bytes a "
+                   "token; scratch "
+                   "%zu bytes a worker; KV %zu elements for %d tokens; logits %u rows at a time\nkernels:",
+                   plan->n_steps, plan->n_stages, plan->n_stages + (plan->n_rope_tables > 0), count_lane_barriers(plan),
+                   count_free(plan), plan->row_floats * sizeof(float), plan->worker_floats * sizeof(float),
+                   plan->kv_block_elements, TEG_TILE_TOKENS, plan->head_rows);
     for (size_t i = 0; i < sizeof slots / sizeof *slots; i++)
         teg_buf_printf(out, " %s=%s", slots[i], plan->kernels.isa_of_slot[i]);
     teg_buf_printf(out, "\nattention:");

@@ -16,6 +16,8 @@ enum {
     TILE_ROWS = 6,    /* of the widest kernel */
     LEAST_ROWS = 48,  /* fewer rows are not cut off */
     FEW_ROWS = 16,    /* fewer than these: bound by reading weights, in long runs */
+    LANE_ROWS = 96,   /* a lane has no fewer, */
+    LANE_WIDTH = 12,  /* and one for each so many columns of the model */
 };
 
 static size_t divide_up(size_t a, size_t b)
@@ -46,6 +48,15 @@ struct teg_linear_cut teg_cut_linear(size_t n, size_t n_rows, size_t n_threads)
         }
     }
     return best;
+}
+
+/* A lane unpacks every panel for itself: UNPACK_ROWS of its rows. What it saves is that rows do not wander from cache
+ * to cache, whose share of the time falls with the width of the model: 10 % at 576 columns, 2 % at 640 with four wide
+ * feed-forward layers, nothing at 2,048 (128 rows, two threads). */
+size_t teg_cut_lanes(size_t width, size_t n_rows, size_t n_threads)
+{
+    const size_t rows = divide_up(n_rows, n_threads);
+    return rows >= LANE_ROWS && rows * LANE_WIDTH >= width ? rows : n_rows;
 }
 
 /* While there are too few slices for the threads, ranges of keys are slices, or else groups are cut: then a page is

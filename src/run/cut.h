@@ -11,6 +11,10 @@ struct teg_linear_cut {
 };
 struct teg_linear_cut teg_cut_linear(size_t n, size_t n_rows, size_t n_threads);
 
+/* Rows of a lane, a run of rows that one thread takes through all steps; n_rows: lanes would not pay. width: of the
+ * model. */
+size_t teg_cut_lanes(size_t width, size_t n_rows, size_t n_threads);
+
 /* Attention: blocks of `tokens` tokens, so that tokens · group fills the kernel's rows; a group too wide for that in
  * parts. Units are blocks, then KV heads, then parts. Where n_ranges > 1, each unit is a slice for each of that many
  * ranges of keys at a time. */

@@ -27,7 +27,9 @@ struct teg_pass {
     size_t n_tokens;       /* 1 … max_tokens */
     size_t first_position; /* tokens already in the cache */
     void *const *blocks;   /* KV blocks that cover first_position + n_tokens tokens */
-    size_t row0, n_rows;   /* the rows that the current steps work on */
+    /* The executor's own: the rows that the current steps work on; rows of a lane of the chunk that ran last, n_tokens
+     * where it was not cut into lanes. */
+    size_t row0, n_rows, lane_rows;
 
     atomic_bool *stop; /* set from elsewhere: give up between stages */
     void (*on_value)(void *ctx, const char *name, size_t first_row, size_t n_rows, size_t width, const float *data);
@@ -43,7 +45,7 @@ struct teg_pass {
 
 /* Everything but the head: appends the chunk's keys and values. False when it was stopped. */
 bool teg_pass_body(struct teg_pass *pass);
-/* Logits of rows row0 … row0 + n_rows - 1 of the chunk (at most plan->head_rows) into pass->logits. */
-bool teg_pass_head(struct teg_pass *pass, size_t row0, size_t n_rows);
+/* Logits of rows row0 … row0 + n_rows - 1 of that chunk (at most plan->head_rows) into pass->logits. */
+bool teg_pass_head(const struct teg_pass *pass, size_t row0, size_t n_rows);
 
 #endif

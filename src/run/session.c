@@ -259,19 +259,17 @@ static enum teg_status check_ids(const struct teg_session *s, const int32_t *ids
 static bool run_head(struct teg_session *s, const struct teg_prefill_options *o, size_t row_in_call, bool last_chunk)
 {
     const size_t n = s->pass.n_tokens;
-    size_t row = n - 1;
-    if (o->on_logits) {
-        for (row = 0; row < n; row += s->pass.n_rows) {
-            if (!teg_pass_head(&s->pass, row, teg_min(n - row, s->model.plan->head_rows)))
-                return false;
-            if (!o->on_logits(o->on_logits_ctx, row_in_call + row, s->pass.n_rows, s->pass.logits))
-                return false;
-        }
-        s->logits_row = s->pass.n_rows - 1;
-        return true;
-    }
     s->logits_row = 0;
-    return !last_chunk || teg_pass_head(&s->pass, row, 1);
+    if (!o->on_logits)
+        return !last_chunk || teg_pass_head(&s->pass, n - 1, 1);
+    for (size_t row = 0, n_rows; row < n; row += n_rows) {
+        n_rows = teg_min(n - row, s->model.plan->head_rows);
+        if (!teg_pass_head(&s->pass, row, n_rows) ||
+            !o->on_logits(o->on_logits_ctx, row_in_call + row, n_rows, s->pass.logits))
+            return false;
+        s->logits_row = n_rows - 1;
+    }
+    return true;
 }
 
 /* The first one of the session stays. */

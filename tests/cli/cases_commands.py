@@ -352,11 +352,11 @@ def _():
 @test(needs_model=True)
 def _():
     """inspect --plan: how often threads wait for one another"""
-    found = re.search(r"(\d+) steps in (\d+) stages; barriers: (\d+) for a chunk, (\d+) for one token",
+    found = re.search(r"(\d+) steps in (\d+) stages; barriers: (\d+) for a chunk, (\d+) in lanes, (\d+) for one token",
                       run("inspect", MODEL, "--plan").text)
     expect(found, "counts")
-    steps, stages, chunk, token = map(int, found.groups())
-    expect(steps > stages > token > 0 and chunk in (stages, stages + 1), found.group(0))
+    steps, stages, chunk, lanes, token = map(int, found.groups())
+    expect(steps > stages > token > lanes > 0 and chunk in (stages, stages + 1), found.group(0))
 
 
 @test()

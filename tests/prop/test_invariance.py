@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """test_invariance: the logits never depend on chunk size or thread count, bit for bit.
 
-Every tiny architecture (150 ids, beyond windows and KV pages) and, where present, SmolLM2 (300 ids): chunks of 1, 7, 64,
+Every tiny architecture (200 ids, beyond windows and KV pages, enough for two lanes) and, where present, SmolLM2 (300 ids): chunks of 1, 7, 64,
 100, 256 and everything at once, times 1, 2 and 3 threads, against chunk 256 on one thread, all rows. In `auto` mode and in
 `exact` mode. A difference names the first token where it shows.
 """
@@ -75,13 +75,13 @@ def main():
         for name in tm.KEPT:
             vocab = tm.RECIPES[name]["n_vocab"]
             for mode in ("exact", "auto"):
-                invariance(tap, work, name, os.path.join(TINY, name + ".gguf"), tiny_ids(150, vocab), mode)
+                invariance(tap, work, name, os.path.join(TINY, name + ".gguf"), tiny_ids(200, vocab), mode)
                 decode(tap, work, name, mode)
         mixed = os.path.join(TINY, "llama-mixed.gguf")
         for mode in ("exact", "auto"):
-            invariance(tap, work, "block types", mixed, tiny_ids(150, 296), mode, (1, 7, 64, None), (1, 3))
+            invariance(tap, work, "block types", mixed, tiny_ids(200, 296), mode, (1, 7, 64, None), (1, 3))
         for kv in ("f16", "bf16"):
-            invariance(tap, work, "llama --kv " + kv, os.path.join(TINY, "llama.gguf"), tiny_ids(150, 296), "exact",
+            invariance(tap, work, "llama --kv " + kv, os.path.join(TINY, "llama.gguf"), tiny_ids(200, 296), "exact",
                        (1, 7, 100), (1, 3), ("--kv", kv))
         model = real_model("smollm2")
         if not model:

@@ -62,6 +62,26 @@ static void test_is_even(void **state)
     assert_true(teg_cut_linear(49152, 1, 2).columns >= 4 * TEG_QGEMM_COLUMNS); /* and in long runs */
 }
 
+/* No thread without a lane, none with many more rows than others; few rows and wide models have none. */
+static void test_lanes(void **state)
+{
+    (void)state;
+    FOR_EACH(r, rows)
+    FOR_EACH(t, threads)
+    {
+        const size_t n = teg_cut_lanes(576, rows[r], threads[t]);
+        assert_true(n > 0 && n <= rows[r]);
+        if (n < rows[r])
+            assert_true(n >= 96 && n * threads[t] >= rows[r] && (n - 1) * threads[t] < rows[r]);
+    }
+    assert_int_equal(teg_cut_lanes(576, 256, 2), 128);
+    assert_int_equal(teg_cut_lanes(576, 256, 1), 256);
+    assert_int_equal(teg_cut_lanes(576, 256, 4), 256);
+    assert_int_equal(teg_cut_lanes(2048, 256, 2), 256);
+    assert_int_equal(teg_cut_lanes(2048, 512, 2), 256);
+    assert_int_equal(teg_cut_lanes(576, 193, 2), 97);
+}
+
 static void test_attention(void **state)
 {
     (void)state;
@@ -89,6 +109,6 @@ static void test_attention(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_covers), cmocka_unit_test(test_is_even),
-                                       cmocka_unit_test(test_attention)};
+                                       cmocka_unit_test(test_lanes), cmocka_unit_test(test_attention)};
     return cmocka_run_group_tests_name("cut", tests, NULL, NULL);
 }

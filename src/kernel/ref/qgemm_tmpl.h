@@ -695,13 +695,14 @@ static void gemm_step(const struct gemm_shape *s, const struct gemm_weight *w, s
     w->kind->rows(s->units, n, rows, s->n_rows, sums);
 }
 
-/* Many rows: one panel after the other, 16 groups at a time. */
+/* Many rows: one panel after the other, 16 groups at a time, or all where they are few more. */
 static void gemm_many(const struct gemm_shape *s, const struct gemm_weight *w, size_t panel, const char *x, float *sums)
 {
+    const size_t most = s->n_groups <= GEMM_MOST_UNITS ? GEMM_MOST_UNITS : GEMM_UNITS;
     memset(sums, 0, s->n_rows * COLUMNS * sizeof *sums);
     for (size_t pass = 0; pass < w->kind->passes; pass++)
-        for (size_t g = 0; g < s->n_groups; g += GEMM_UNITS)
-            gemm_step(s, w, pass, panel, x, g, GEMM_UNITS, sums);
+        for (size_t g = 0; g < s->n_groups; g += most)
+            gemm_step(s, w, pass, panel, x, g, most, sums);
 }
 
 /* Few rows: memory binds. Four panels go side by side, because four streams are read faster than one, a group at a
@@ -757,7 +758,7 @@ static struct gemm_weight gemm_weight_of(const void *panels, enum teg_dtype dtyp
 static void gemm_run(const struct teg_qgemm_args *a)
 {
     const size_t n_groups = a->k / TEG_QGEMM_GROUP, row_bytes = n_groups * sizeof(struct gemm_group);
-    float *const sums = a->scratch + GEMM_UNITS * sizeof(struct gemm_unit) / sizeof(float);
+    float *const sums = a->scratch + GEMM_MOST_UNITS * sizeof(struct gemm_unit) / sizeof(float);
     struct gemm_shape s = {.w = gemm_weight_of(a->w, a->w_dtype, a->w_form, a->k),
                            .n_groups = n_groups,
                            .row_stride = a->terms == 1 ? a->x_stride_bytes : row_bytes,
