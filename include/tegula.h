@@ -490,7 +490,7 @@ TEG_API enum teg_status teg_program_recognise(const struct teg_program *program,
                                               struct teg_recognition *recognition, struct teg_error *err);
 TEG_API void teg_recognition_free(struct teg_recognition *recognition);
 /* A line for every op without a known meaning, or only for those with `op` in their name or type: which condition
- * failed. Empty where there is none. */
+ * failed. Empty where there is none; one line says so where no op at all has `op`. */
 TEG_API enum teg_status teg_program_why_not(const struct teg_program *program, const char *function, const char *op,
                                             struct teg_text *text, struct teg_error *err);
 

@@ -425,11 +425,10 @@ enum teg_status teg_model_dump(const struct teg_model *model, enum teg_dump what
                                struct teg_error *err)
 {
     if (model->lm)
-        FAIL(
-            err, TEG_ERR_UNSUPPORTED,
-            "cannot show ops: %s: expected a program that is recognised, found one that runs op by op; see its own ops "
-            "with 'tegula inspect --ops'",
-            model->source->path);
+        FAIL(err, TEG_ERR_UNSUPPORTED,
+             "cannot show %s: %s: expected a program that is recognised, found one that runs op by op; see its own ops "
+             "with 'tegula inspect --ops'",
+             what == TEG_DUMP_OPS ? "ops" : "the plan", model->source->path);
     if (!model->graph)
         FAIL(err, TEG_ERR_ARGUMENT,
              "cannot show ops: model: expected a whole model, found one opened for its vocabulary; "

@@ -263,15 +263,19 @@ void teg_raise_survey_free(struct teg_raise_survey *survey)
 
 /* ---- why not ---- */
 
-/* An op that was asked for and has no meaning because an operand has none: whose fault that is. */
-static void waiting_line(struct raiser *r, const struct teg_mil_op *op, const char *wanted, struct teg_buf *out)
+/* An op that was asked for and has no meaning because an operand has none: whose fault that is. True: it was asked for.
+ */
+static bool waiting_line(struct raiser *r, const struct teg_mil_op *op, const char *wanted, struct teg_buf *out)
 {
     const char *const name = op->n_outputs ? r->program->vars[op->outputs[0]].name : op->type;
     const struct meaning *const m = op->n_outputs ? teg_raise_var(r, op->outputs[0]) : NULL;
     char own[200];
     (void)snprintf(own, sizeof own, "op %.80s (%.60s)", name, op->type);
-    if (m && m->kind == NOTHING && strstr(own, wanted) && strncmp(m->why, own, strlen(own)) != 0)
+    if (!strstr(own, wanted))
+        return false;
+    if (m && m->kind == NOTHING && strncmp(m->why, own, strlen(own)) != 0)
         teg_buf_printf(out, "%s: expected operands with a meaning, found one without: %s\n", own, m->why);
+    return true;
 }
 
 enum teg_status teg_raise_why_not(const struct teg_mil_program *program, const struct teg_raise_options *options,
@@ -294,8 +298,11 @@ enum teg_status teg_raise_why_not(const struct teg_mil_program *program, const s
             teg_buf_printf(out, "%s\n", line);
         line = end + 1;
     }
+    bool is_there = !op;
     for (size_t i = 0; op && status == TEG_OK && i < f->block.n_ops; i++)
-        waiting_line(&r, &f->block.ops[i], op, out);
+        is_there = waiting_line(&r, &f->block.ops[i], op, out) || is_there;
+    if (status == TEG_OK && !is_there && !out->n_bytes)
+        teg_buf_printf(out, "no op has '%.60s' in its name or type\n", op);
     if (status == TEG_OK && reason && !op && (!lines.bytes || !strstr(lines.bytes, reason)))
         teg_buf_printf(out, "%s\n", reason);
     teg_buf_free(&lines);
