@@ -17,6 +17,9 @@ int cli_calibrate(const char *path, const char *text_path, const struct cli_mode
     o.progress = cli_progress_update;
     o.progress_ctx = &progress;
     int code = cli_input_read(text_path, "text", &text);
+    if (code == CLI_DONE && text.n == 0)
+        code = cli_fail("cannot calibrate: %s: expected a text of a few hundred words, found none; give another",
+                        text_path);
     if (code == CLI_DONE)
         code = cli_model_open(path, &exact, false, &model);
     if (code == CLI_DONE)

@@ -15,6 +15,8 @@ struct cli_check {
 /* Runs both models over the same ids and compares every row of logits. text_path NULL: a text of its own. */
 int cli_convert_check(const char *source, const char *package, const struct cli_model_args *args, const char *text_path,
                       struct cli_check *check);
+/* Whether it will find a tokenizer and a text, before the hours of work that come first. */
+int cli_convert_check_ready(const char *source, const struct cli_model_args *args, const char *text_path);
 json_t *cli_check_json(const struct cli_check *check);
 void cli_check_print(struct cli_output *output, const struct cli_check *check);
 

@@ -126,6 +126,13 @@ static void cut(struct cli_ids *ids, const struct teg_model *package, size_t n_v
     ids->n = ids->n > most + 1 ? most + 1 : ids->n;
 }
 
+static int enough(const struct cli_ids *ids)
+{
+    return ids->n >= 2
+               ? CLI_DONE
+               : cli_fail("cannot check: the text: expected at least 2 tokens, found %zu; give a longer text", ids->n);
+}
+
 static int compare_models(const struct teg_model *source, const char *path, const struct cli_model_args *args,
                           struct cli_ids *ids, struct rows *rows)
 {
@@ -137,11 +144,30 @@ static int compare_models(const struct teg_model *source, const char *path, cons
                         path, rows->n_vocab, teg_model_info(package)->vocab_tokens);
     if (code == CLI_DONE)
         cut(ids, package, rows->n_vocab);
-    if (code == CLI_DONE && ids->n < 2)
-        code = cli_fail("cannot check: the text: expected at least 2 tokens, found %zu; give a longer text", ids->n);
+    if (code == CLI_DONE)
+        code = enough(ids);
     if (code == CLI_DONE)
         code = compare(source, package, args, ids, rows);
     teg_model_free(package);
+    return code;
+}
+
+int cli_convert_check_ready(const char *source, const struct cli_model_args *args, const char *text_path)
+{
+    struct cli_bytes text = {0};
+    const struct cli_bytes own = {.data = (char *)own_text, .n = sizeof(own_text) - 1};
+    struct teg_model *model = NULL;
+    struct cli_ids ids = {0};
+    int code = text_path ? cli_input_read(text_path, "text", &text) : CLI_DONE;
+    if (code == CLI_DONE)
+        code = cli_model_open(source, args, true, &model);
+    if (code == CLI_DONE)
+        code = cli_tokenize_prompt(model, text_path ? &text : &own, false, &ids);
+    if (code == CLI_DONE)
+        code = enough(&ids);
+    teg_model_free(model);
+    cli_ids_free(&ids);
+    cli_bytes_free(&text);
     return code;
 }
 

@@ -335,7 +335,10 @@ static int write_package(const struct quantize_args *args, const char *input, st
     struct cli_check check = {0};
     struct cli_progress progress;
     const double start = cli_now();
-    int code = CLI_DONE;
+    const bool checks = args->check || args->check_file;
+    int code = checks ? cli_convert_check_ready(input, &args->model, args->check_file) : CLI_DONE;
+    if (code != CLI_DONE)
+        return code;
     cli_progress_begin(&progress, (enum cli_progress_when)args->model.progress, "quantize", "bytes");
     o->progress = cli_progress_update;
     o->progress_ctx = &progress;
@@ -348,7 +351,6 @@ static int write_package(const struct quantize_args *args, const char *input, st
     else if (rows.failed)
         code = cli_fail_memory();
     const double seconds = cli_now() - start;
-    const bool checks = args->check || args->check_file;
     if (code == CLI_DONE && checks)
         code = cli_convert_check(input, args->output, &args->model, args->check_file, &check);
     if (code == CLI_DONE)

@@ -65,6 +65,7 @@ static void rule_of(void *ctx, const char *name, bool embedding, bool head, uint
     const char *const op = embedding ? "gather" : head ? "lm_head" : "linear", *why;
     const struct teg_quant_subject subject = {name, op, embedding, head, rows * columns};
     const struct teg_quant_rule *const chosen = teg_quant_choose(&j->policy, &subject, &why);
+    teg_quant_note((struct teg_quant_pattern *)j->policy.patterns, j->policy.n_patterns, name, op);
     *rule = chosen ? *chosen : (struct teg_quant_rule){.method = TEG_QUANT_F16, .bits = 16};
 }
 
@@ -160,6 +161,10 @@ static enum teg_status read_options(struct teg_convert_job *j)
              "cannot convert: parts: expected profile ane, found %s, which is one package; leave out --split and "
              "--part-size, or choose --profile ane",
              j->o.profile);
+    if (j->o.enumerated_shapes && profile == TEG_PROFILE_ANE)
+        FAIL(j->err, TEG_ERR_ARGUMENT,
+             "cannot convert: shapes: expected profile portable, found ane, whose functions have one shape each; leave "
+             "out --shapes");
     j->lower.profile = (enum teg_profile)profile;
     j->lower.softmax = (enum teg_softmax)form;
     j->lower.spec_version = version;
@@ -295,7 +300,9 @@ enum teg_status teg_convert_write(struct teg_convert_job *j, const char *path)
 {
     struct teg_lowered *lowered = NULL;
     TRY(teg_lower(j->in.graph, &j->lower, j->o.allocator, &lowered, j->err));
-    const enum teg_status status = write_package(j, lowered, path);
+    enum teg_status status = teg_convert_check_patterns("convert", &j->policy, j->err);
+    if (status == TEG_OK)
+        status = write_package(j, lowered, path);
     teg_lowered_free(lowered);
     return status;
 }

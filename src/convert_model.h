@@ -39,10 +39,14 @@ void teg_convert_items_free(struct teg_convert_input *in);
 /* An option's rule; `verb` ("convert") and the option's name are for the message. */
 enum teg_status teg_convert_read_rule(const char *verb, const char *option, const char *text, bool fit,
                                       struct teg_quant_rule *rule, struct teg_error *err);
-/* Sets policy->patterns. */
+/* Sets policy->patterns, which outlive neither `texts` nor the arena. */
 enum teg_status teg_convert_read_patterns(const char *verb, const char *const *texts, size_t n, bool fit,
                                           struct teg_arena *arena, struct teg_quant_policy *policy,
                                           struct teg_error *err);
+
+/* A rule that no weight was noted for (teg_quant_note) is a mistake; a skip is not. */
+enum teg_status teg_convert_check_patterns(const char *verb, const struct teg_quant_policy *policy,
+                                           struct teg_error *err);
 
 /* ---- the divergence that errors let expect (convert_divergence.c) ---- */
 

@@ -32,8 +32,21 @@ enum teg_status teg_convert_read_patterns(const char *verb, const char *const *t
                  "found '%.60s'; see 'tegula help quantize'",
                  verb, i + 1, texts[i]);
         patterns[i].rule.fit = patterns[i].rule.fit || fit;
+        patterns[i].text = texts[i];
     }
     policy->patterns = patterns;
     policy->n_patterns = n;
+    return TEG_OK;
+}
+
+enum teg_status teg_convert_check_patterns(const char *verb, const struct teg_quant_policy *policy,
+                                           struct teg_error *err)
+{
+    for (size_t i = 0; i < policy->n_patterns; i++)
+        if (!policy->patterns[i].used && !policy->patterns[i].skip)
+            FAIL(err, TEG_ERR_ARGUMENT,
+                 "cannot %s: pattern %zu: expected a weight or op that it matches, found none for '%.60s'; the report "
+                 "without it has the names",
+                 verb, i + 1, policy->patterns[i].text);
     return TEG_OK;
 }

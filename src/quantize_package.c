@@ -199,9 +199,13 @@ static enum teg_status compress_all(struct job *j)
     for (size_t i = 0; i < j->n_parts; i++) {
         const struct part *const part = &j->parts[i];
         TRY(teg_compress(part->mil, &how, &j->parts[i].compressed, j->err));
-        for (size_t k = 0; k < teg_compressed_count(part->compressed); k++)
-            n_encoded += !teg_compressed_weight(part->compressed, k)->why;
+        for (size_t k = 0; k < teg_compressed_count(part->compressed); k++) {
+            const struct teg_compressed_weight *const w = teg_compressed_weight(part->compressed, k);
+            teg_quant_note((struct teg_quant_pattern *)j->policy.patterns, j->policy.n_patterns, w->name, w->op);
+            n_encoded += !w->why;
+        }
     }
+    TRY(teg_convert_check_patterns("quantize", &j->policy, j->err));
     if (!n_encoded)
         FAIL(j->err, TEG_ERR_ARGUMENT,
              "cannot quantize: %.160s: expected a dense weight that a rule applies to, found none in %zu parts; encode "

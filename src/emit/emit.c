@@ -10,6 +10,7 @@
  * ours and must not replace a good one. Identifiers in the manifest follow from the content.
  *
  * Not taken: writing into the target and deleting it on failure. A process that is killed deletes nothing. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -349,6 +350,25 @@ static void sync_parent(const struct teg_emitter *e)
 
 /* ---- all ---- */
 
+/* What --force may delete: a package, a link to one, an empty folder. */
+static bool may_replace(const struct teg_emitter *e, const struct stat *st)
+{
+    const char *const manifest = teg_arena_printf((struct teg_arena *)&e->arena, "%s/Manifest.json", e->path);
+    bool is_empty = true;
+    if (S_ISLNK(st->st_mode))
+        return true;
+    if (!S_ISDIR(st->st_mode) || !manifest)
+        return false;
+    if (access(manifest, F_OK) == 0)
+        return true;
+    DIR *const dir = opendir(e->path);
+    for (const struct dirent *entry; dir && is_empty && (entry = readdir(dir));)
+        is_empty = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0;
+    if (dir)
+        (void)closedir(dir);
+    return dir && is_empty;
+}
+
 static enum teg_status check_target(const struct teg_emitter *e)
 {
     static const char ending[] = ".mlpackage";
@@ -364,8 +384,9 @@ static enum teg_status check_target(const struct teg_emitter *e)
         EMIT_FAIL(e, TEG_ERR_ARGUMENT,
                   "expected no file of that name, found one; remove it, or allow replacing "
                   "(--force)");
-    if (!S_ISDIR(st.st_mode) && !S_ISLNK(st.st_mode))
-        EMIT_FAIL(e, TEG_ERR_ARGUMENT, "expected a package to replace, found another kind of file; remove it yourself");
+    if (!may_replace(e, &st))
+        EMIT_FAIL(e, TEG_ERR_ARGUMENT,
+                  "expected a package to replace, found a file or folder that is none; remove it yourself");
     return TEG_OK;
 }
 

@@ -244,15 +244,15 @@ enum teg_status teg_compress(struct teg_mil_program *program, const struct teg_c
         n_encoded += !w->pub.why;
         n_before += teg_source_maker(&w->source) != NULL;
     }
-    if (!n_encoded && n_before && !options->may_leave_alone)
+    if (!n_encoded && n_before && !options->again && !options->may_leave_alone)
         FAIL(err, TEG_ERR_ARGUMENT,
              "cannot quantize: %.160s: expected a dense weight that a rule applies to, found %zu that are encoded "
              "already; encode them anew (--again), from what they are now",
              program->path ? program->path : "the program", n_before);
     if (!n_encoded && !options->may_leave_alone)
         FAIL(err, TEG_ERR_ARGUMENT,
-             "cannot quantize: %.160s: expected a dense weight that a rule applies to, found none; see 'inspect "
-             "--weights'",
+             "cannot quantize: %.160s: expected a weight that a rule applies to and changes, found none; see 'inspect "
+             "--weights', and what --skip and --threshold leave alone",
              program->path ? program->path : "the program");
     *compressed = c.made;
     return TEG_OK;

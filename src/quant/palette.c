@@ -148,8 +148,8 @@ enum teg_status teg_quant_palette(struct encoding *e, struct teg_error *err)
     for (size_t g = 0; g < e->n_groups; g++)
         if (job.too_many[g])
             FAIL(err, TEG_ERR_ARGUMENT,
-                 "cannot quantize: %s: expected at most %u distinct values in group %zu, found more; take k-means or "
-                 "more bits",
+                 "cannot quantize: %s: expected at most %u distinct values in group %zu, found more; leave out "
+                 "'unique', or take more bits",
                  e->name, 1u << e->q.rule.bits, g);
     return TEG_OK;
 }
@@ -189,7 +189,8 @@ enum teg_status teg_quant_unique_bits(const struct teg_quant_rule *rule, const f
         most = count > most ? count : most;
         if (most > TABLE)
             FAIL(err, TEG_ERR_ARGUMENT,
-                 "cannot quantize: %s: expected at most 256 distinct values in group %zu, found more; take k-means",
+                 "cannot quantize: %s: expected at most 256 distinct values in group %zu, found more; leave out "
+                 "'unique'",
                  name, i / group_n);
     }
     for (size_t i = sizeof sizes; i-- > 0;)

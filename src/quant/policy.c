@@ -53,6 +53,12 @@ const struct teg_quant_rule *teg_quant_choose(const struct teg_quant_policy *pol
     return s->embedding ? &policy->embedding : s->head ? &policy->head : &policy->weights;
 }
 
+void teg_quant_note(struct teg_quant_pattern *patterns, size_t n, const char *name, const char *op)
+{
+    for (size_t i = 0; i < n; i++)
+        patterns[i].used = patterns[i].used || matches(patterns[i].pattern, patterns[i].of_op ? op : name);
+}
+
 bool teg_quant_pattern_parse(char *text, struct teg_quant_pattern *pattern)
 {
     struct teg_quant_pattern p = {.pattern = text};

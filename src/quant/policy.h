@@ -15,6 +15,8 @@ struct teg_quant_pattern {
     bool of_op;          /* matches the type of the op ("conv"), else the weight's name */
     bool skip;           /* leave alone; else: */
     struct teg_quant_rule rule;
+    const char *text; /* as it was given */
+    bool used;        /* see teg_quant_note */
 };
 
 struct teg_quant_policy {
@@ -33,6 +35,9 @@ struct teg_quant_subject {
 /* NULL: leave alone; *why says why. */
 const struct teg_quant_rule *teg_quant_choose(const struct teg_quant_policy *policy,
                                               const struct teg_quant_subject *subject, const char **why);
+
+/* Notes which patterns speak of that weight, whatever is decided. */
+void teg_quant_note(struct teg_quant_pattern *patterns, size_t n, const char *name, const char *op);
 
 /* "NAME=RULE", "op:TYPE=RULE", with RULE "skip" to leave alone. `text` is cut in place and must live as long as the
  * pattern. False: no such pattern. */

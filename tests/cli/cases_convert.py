@@ -215,6 +215,12 @@ def refused():
         ((llama, "-o", out, "--profile", "ane", "--chunk", "30"), 1, "rule SH"),
         ((llama, "-o", place("nowhere/x.mlpackage")), 1, "No such file"),
         ((place("nothing"), "-o", out), 1, "nothing"),
+        ((llama, "-o", out, "--rule", "blk.*=int8", "--skip", "none*"), 1, "pattern 1", "found none for 'blk.*=int8'"),
+        ((llama, "-o", os.path.join(empty, "x"), "--rule", "op:conv=int8", "--profile", "ane", "--split", "2",
+          "--ignore-rules"), 1, "pattern 1", "found none for 'op:conv=int8'"),
+        ((llama, "-o", out, "--profile", "ane", "--shapes", "enumerated"), 1, "shapes", "one shape each"),
+        ((llama, "-o", out, "--check-file", "/dev/null"), 1, "cannot check", "at least 2 tokens"),
+        ((llama, "-o", out, "--calibrate", "/dev/null", "--weights", "int8"), 1, "cannot calibrate", "found none"),
     )
     for arguments, code, *words in rows:
         expect_error(run("convert", *arguments), code, *words)
@@ -230,6 +236,14 @@ def existing():
     expect_error(run("convert", TINY / "phi3", "-o", place("e.mlpackage"), "--force", "--weights", "int4/7"), 1,
                  "divide")
     expect_equal(pathlib.Path(place("e.mlpackage"), "Manifest.json").read_bytes(), before, "manifest")
+    mine = place("mine.mlpackage")
+    os.makedirs(mine)
+    convert(TINY / "llama", "mine.mlpackage")  # an empty folder
+    shutil.rmtree(mine)
+    os.makedirs(mine)
+    pathlib.Path(mine, "thesis.txt").write_text("years of work")
+    expect_error(run("convert", TINY / "llama", "-o", mine, "--force"), 1, "a package to replace", "remove it yourself")
+    expect_equal(os.listdir(mine), ["thesis.txt"], "a folder that is no package")
 
 
 def with_tensor(source, folder, name, change):

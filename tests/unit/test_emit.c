@@ -276,8 +276,8 @@ static void test_refused(void **state)
                        "allow replacing (--force)");
     temp_write_text(d, "b.mlpackage", "a file");
     expect_not_written(d, program, "b.mlpackage", &(const struct teg_emit_options){.replace = true},
-                       "cannot write package: %/b.mlpackage: expected a package to replace, found another kind of "
-                       "file; remove it yourself");
+                       "cannot write package: %/b.mlpackage: expected a package to replace, found a file or folder "
+                       "that is none; remove it yourself");
     teg_mil_free(program);
 }
 

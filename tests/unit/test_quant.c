@@ -595,10 +595,11 @@ static void values_that_cannot_be(void **state)
     assert_true(teg_quant_rule_parse("lut8/tensor,unique", &rule));
     assert_int_equal(teg_quant_unique_bits(&rule, many, 1, 300, "w", &bits, &err), TEG_ERR_ARGUMENT);
     assert_string_equal(
-        err.message, "cannot quantize: w: expected at most 256 distinct values in group 0, found more; take k-means");
+        err.message,
+        "cannot quantize: w: expected at most 256 distinct values in group 0, found more; leave out 'unique'");
     assert_int_equal(teg_quantize(&rule, many, 1, 300, NULL, "w", NULL, &arena, &q, NULL, &err), TEG_ERR_ARGUMENT);
     assert_string_equal(err.message, "cannot quantize: w: expected at most 256 distinct values in group 0, found more; "
-                                     "take k-means or more bits");
+                                     "leave out 'unique', or take more bits");
     teg_arena_free(&arena);
 }
 

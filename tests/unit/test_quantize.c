@@ -427,8 +427,8 @@ static void failures(void **state)
         "scales of 4 bits, which needs constexpr_blockwise_shift_scale of opset CoreML8 (iOS 18, macOS 15); "
         "choose one of those, or export the model for iOS 18");
     expect_failure("f16", 9,
-                   "cannot quantize: (made): expected a dense weight that a rule applies to, found none; see "
-                   "'inspect --weights'");
+                   "cannot quantize: (made): expected a weight that a rule applies to and changes, found none; "
+                   "see 'inspect --weights', and what --skip and --threshold leave alone");
     expect_failure("int8/5", 9,
                    "cannot quantize: embedding: expected groups of columns that divide 16, found 5; take 4, or let it "
                    "fit");
