@@ -31,7 +31,8 @@
     X(Q6_K, 256, 210, 14)                                                                                              \
     X(IQ4_NL, 32, 18, 20)                                                                                              \
     X(IQ4_XS, 256, 136, 23)                                                                                            \
-    X(MXFP4, 32, 17, 39)
+    X(MXFP4, 32, 17, 39)                                                                                               \
+    X(U8, 1, 1, -1)
 
 enum teg_dtype {
 #define X(name, elements, bytes, gguf) TEG_DTYPE_##name,

@@ -70,6 +70,11 @@ static void decode_i8(const uint8_t *b, float *y)
     *y = (float)(int8_t)b[0];
 }
 
+static void decode_u8(const uint8_t *b, float *y)
+{
+    *y = (float)b[0];
+}
+
 static void decode_i16(const uint8_t *b, float *y)
 {
     *y = (float)(int16_t)load_u16(b);
@@ -279,6 +284,7 @@ static void (*const decoders[TEG_DTYPE_COUNT])(const uint8_t *block, float *valu
     [TEG_DTYPE_Q8_0] = decode_q8_0,     [TEG_DTYPE_Q2_K] = decode_q2_k,     [TEG_DTYPE_Q3_K] = decode_q3_k,
     [TEG_DTYPE_Q4_K] = decode_q4_k,     [TEG_DTYPE_Q5_K] = decode_q5_k,     [TEG_DTYPE_Q6_K] = decode_q6_k,
     [TEG_DTYPE_IQ4_NL] = decode_iq4_nl, [TEG_DTYPE_IQ4_XS] = decode_iq4_xs, [TEG_DTYPE_MXFP4] = decode_mxfp4,
+    [TEG_DTYPE_U8] = decode_u8,
 };
 
 void teg_dtype_decode(enum teg_dtype dtype, const void *src, float *dst, size_t n_elements)

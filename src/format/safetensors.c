@@ -30,11 +30,11 @@ static const struct {
     {"I16", TEG_DTYPE_I16},
     {"I32", TEG_DTYPE_I32},
     {"I64", TEG_DTYPE_I64},
-    {"U8", TEG_DTYPE_I8}, /* where no value is above 127: masks that old checkpoints keep */
+    {"U8", TEG_DTYPE_U8},
     {"U16", -1},
     {"U32", -1},
     {"U64", -1},
-    {"BOOL", TEG_DTYPE_I8},
+    {"BOOL", TEG_DTYPE_U8}, /* a byte, 0 or 1 */
     {"F8_E4M3", -1},
     {"F8_E5M2", -1},
     {"F8_E8M0", -1},
@@ -65,14 +65,6 @@ static enum teg_status damaged(const struct reader *r, uint64_t at, const char *
 /* The header's values have no byte positions of their own, so faults in them are named by tensor. */
 enum { IN_HEADER = 8 };
 
-static enum teg_status unread(const struct reader *r, const struct teg_tensor *tensor, const char *type)
-{
-    return teg_source_fail(r->err, TEG_ERR_UNSUPPORTED, "safetensors", r->path, IN_HEADER,
-                           "expected tensor '%.64s' in a type that Tegula reads, found %s; use the model in BF16, "
-                           "F16 or F32",
-                           tensor->name, type);
-}
-
 static enum teg_status read_type(const struct reader *r, const json_t *entry, struct teg_tensor *tensor)
 {
     const char *const name = json_string_value(json_object_get(entry, "dtype"));
@@ -84,7 +76,11 @@ static enum teg_status read_type(const struct reader *r, const json_t *entry, st
         if (strcmp(name, types[i].name) != 0)
             continue;
         if (types[i].dtype < 0)
-            return unread(r, tensor, name);
+            return teg_source_fail(
+                r->err, TEG_ERR_UNSUPPORTED, "safetensors", r->path, IN_HEADER,
+                "expected tensor '%.64s' in a type that Tegula reads, found %s; use the model in BF16, "
+                "F16 or F32",
+                tensor->name, name);
         tensor->dtype = (enum teg_dtype)types[i].dtype;
         return TEG_OK;
     }
@@ -165,17 +161,6 @@ static enum teg_status read_offsets(const struct reader *r, const json_t *entry,
     return TEG_OK;
 }
 
-/* Bytes without a sign are read as if they had one, which is true up to 127. */
-static enum teg_status check_unsigned(const struct reader *r, const json_t *entry, const struct teg_tensor *tensor)
-{
-    const char *const type = json_string_value(json_object_get(entry, "dtype"));
-    const uint8_t *const bytes = tensor->data;
-    for (size_t i = 0; strcmp(type, "U8") == 0 && i < tensor->n_bytes; i++)
-        if (bytes[i] > INT8_MAX)
-            return unread(r, tensor, type);
-    return TEG_OK;
-}
-
 static enum teg_status read_tensor(const struct reader *r, const char *name, const json_t *entry,
                                    struct teg_tensor *tensor)
 {
@@ -189,8 +174,7 @@ static enum teg_status read_tensor(const struct reader *r, const char *name, con
                        name);
     TRY(read_type(r, entry, tensor));
     TRY(read_shape(r, entry, tensor));
-    TRY(read_offsets(r, entry, tensor));
-    return check_unsigned(r, entry, tensor);
+    return read_offsets(r, entry, tensor);
 }
 
 /* By where they begin; an empty tensor before the one that begins at the same byte. */
