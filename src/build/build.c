@@ -26,6 +26,12 @@ static const struct family families[] = {
     {"llama", "llama", "llama", teg_build_llama, NEIGHBOURS_IN_GGUF, NULL},
     {NULL, "mistral", "llama", teg_build_llama, HALVES, NULL},
     {NULL, "ministral", "llama", teg_build_llama, HALVES, NULL},
+    {"mistral3", "ministral3", "mistral3", teg_build_llama, NEIGHBOURS_IN_GGUF, NULL},
+    {NULL, "mistral3", "mistral3", teg_build_llama, HALVES, NULL},
+    {"xverse", "xverse", "xverse", teg_build_llama, NEIGHBOURS_IN_GGUF, NULL},
+    {"baichuan", NULL, "baichuan", teg_build_baichuan, NEIGHBOURS_IN_GGUF, NULL},
+    {"orion", "orion", "orion", teg_build_orion, HALVES, NULL},
+    {"qwen", NULL, "qwen", teg_build_qwen1, HALVES, NULL},
     {NULL, "helium", "helium", teg_build_llama, NEIGHBOURS, NULL},
     {"arcee", "arcee", "arcee", teg_build_arcee, NEIGHBOURS_IN_GGUF, NULL},
     {"smollm3", "smollm3", "smollm3", teg_build_smollm3, NEIGHBOURS_IN_GGUF, NULL},
@@ -40,10 +46,10 @@ static const struct family families[] = {
     {NULL, "granitemoehybrid", "granitemoehybrid", teg_build_granite, HALVES, NULL},
     {"olmo2", "olmo2", "olmo2", teg_build_olmo2, HALVES, NULL},
     {NULL, "olmo3", "olmo2", teg_build_olmo2, HALVES, NULL},
-    {"exaone", NULL, "exaone", teg_build_llama, HALVES, NULL},
+    {"exaone", "exaone", "exaone", teg_build_llama, HALVES, &teg_names_exaone},
     {"exaone4", "exaone4", "exaone4", teg_build_exaone4, HALVES, NULL},
-    {"internlm2", NULL, "internlm2", teg_build_llama, NEIGHBOURS_IN_GGUF, NULL},
-    {"minicpm", NULL, "minicpm", teg_build_minicpm, NEIGHBOURS_IN_GGUF, NULL},
+    {"internlm2", "internlm2", "internlm2", teg_build_llama, NEIGHBOURS_IN_GGUF, &teg_names_internlm2},
+    {"minicpm", "minicpm", "minicpm", teg_build_minicpm, NEIGHBOURS_IN_GGUF, NULL},
     {"ernie4_5", "ernie4_5", "ernie4_5", teg_build_llama, NEIGHBOURS, NULL},
     {"seed_oss", "seed_oss", "seed_oss", teg_build_seed, HALVES, NULL},
     {"chatglm", "glm", "glm", teg_build_glm, NEIGHBOURS, NULL},
@@ -82,6 +88,9 @@ static const char *what_else(struct teg_string name)
         {"deepseek", ", a mixture of experts"},
         {"gpt-oss", ", a mixture of experts"},
         {"gpt_oss", ", a mixture of experts"},
+        {"minicpm3", ", which has latent attention"},
+        {"plm", ", which has latent attention"},
+        {"apertus", ", which has an activation with weights"},
         {"mamba", ", a state-space model"},
         {"rwkv", ", a recurrent model"},
         {"hybrid", ", which has state-space layers"},
@@ -203,6 +212,7 @@ enum teg_status teg_build(const struct teg_source *source, struct teg_arena *are
     TRY(teg_graph_new(arena, &b.graph, err));
     TRY(check_biases(&b));
     TRY(teg_b_rope_setup(&b));
+    b.graph->max_positions = hp->temperature_scale > 0 ? hp->context : 0;
     family->build(&b);
     TRY(b.status);
     TRY(check_all_used(&b));

@@ -59,7 +59,7 @@ struct teg_names {
     const char *of[TENSOR_NAME_COUNT]; /* NULL: as in TEG_TENSOR_NAMES */
 };
 extern const struct teg_names teg_names_gpt2, teg_names_starcoder, teg_names_gptj, teg_names_gpt_neo, teg_names_falcon,
-    teg_names_gptneox, teg_names_phi, teg_names_starcoder2, teg_names_opt;
+    teg_names_gptneox, teg_names_phi, teg_names_starcoder2, teg_names_opt, teg_names_exaone, teg_names_internlm2;
 
 /* What norm() is, which a family's file does not say. */
 enum teg_norm_kind {
@@ -139,6 +139,8 @@ const float *teg_b_find_vector(struct teg_builder *b, enum teg_tensor_name name,
 /* A family's forward pass. */
 void teg_build_llama(struct teg_builder *b);
 void teg_build_smollm3(struct teg_builder *b);
+void teg_build_baichuan(struct teg_builder *b);
+void teg_build_qwen1(struct teg_builder *b);
 void teg_build_qwen2(struct teg_builder *b);
 void teg_build_qwen3(struct teg_builder *b);
 void teg_build_gemma(struct teg_builder *b);
@@ -166,6 +168,7 @@ void teg_build_falcon(struct teg_builder *b);
 void teg_build_cohere(struct teg_builder *b);
 void teg_build_cohere2(struct teg_builder *b);
 void teg_build_nemotron(struct teg_builder *b);
+void teg_build_orion(struct teg_builder *b);
 void teg_build_olmo(struct teg_builder *b);
 
 #endif

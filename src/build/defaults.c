@@ -3,6 +3,7 @@
  *
  * Invariant: nothing here makes a key that changes the maths pass unread. Not taken: defaults for whatever is missing,
  * which would run a damaged model. */
+#include <math.h>
 #include <string.h>
 
 #include "build/hparams.h"
@@ -188,6 +189,7 @@ static const struct defaults rows[] = {
     {"nemotron", false, 1e4f, TEG_ACT_RELU, true, {.partial_rotary = .5f}},
     {"olmo", false, 1e4f, TEG_ACT_SILU, false, {0, 0, 0, 0}},
     {"opt", true, 1e4f, TEG_ACT_RELU, false, {0, 0, 0, 0}},
+    {"minicpm", true, 1e4f, TEG_ACT_SILU, false, {0, 0, 0, 0}},
 };
 
 /* Families of LayerNorm: their code takes any activation, and an epsilon that config.json may leave out. */
@@ -241,6 +243,17 @@ void teg_hparams_settle(struct teg_hparams *hp)
     const bool falcon = strcmp(hp->arch, "falcon") == 0;
     if (!hp->is_gguf && (falcon || strcmp(hp->arch, "starcoder") == 0) && !hp->new_decoder)
         hp->n_kv_heads = hp->multi_query ? 1 : hp->n_heads;
+    if (!hp->is_gguf && strcmp(hp->arch, "minicpm") == 0) { /* what it says the factors with */
+        if (hp->residual_scale > 0 && hp->n_layers)
+            hp->residual_scale /= sqrtf((float)hp->n_layers);
+        if (hp->logit_divisor > 0)
+            hp->logit_divisor = (float)hp->width / hp->logit_divisor;
+    }
+    /* Within the original context the factor is 1; a longer one is not offered. */
+    if (hp->temperature_scale > 0 && hp->original_context && hp->context > hp->original_context)
+        hp->context = hp->original_context;
+    if (hp->is_gguf && hp->mscale_all_dim > 0)
+        hp->mscale = 1; /* GGUF has no key for it */
     if (!hp->scaled_scores || strcmp(hp->arch, "gpt_neo") == 0)
         hp->attention_scale = 1;
 }

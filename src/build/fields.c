@@ -64,7 +64,7 @@ static const struct teg_field fields[] = {
 
 /* Families, as words. */
 #define GPT "gpt2 starcoder gptj gpt_neo falcon" /* whose config.json has GPT-2's names */
-#define LAYER_NORMS GPT " gptneox phi2 starcoder2 stablelm command-r cohere2 nemotron olmo opt"
+#define LAYER_NORMS GPT " gptneox phi2 starcoder2 stablelm command-r cohere2 nemotron olmo opt orion"
 #define FACTORS "granite granitemoehybrid minicpm"
 
 static const struct {
@@ -125,6 +125,20 @@ static const struct {
     {"gpt_neo", {NULL, "window_size", FIELD_U32, AT(window), false}},
     {"gpt_neo", {NULL, "attention_layers", FIELD_SPECIAL, AT(windowed), false}},
     {"gpt_neo", {NULL, "attention_types", FIELD_IGNORED, 0, false}}, /* the same, shorter */
+    {"exaone", {NULL, "num_layers", FIELD_U32, AT(n_layers), false}},
+    {"exaone", {NULL, "layer_norm_epsilon", FIELD_F32, AT(norm_eps), false}},
+    {"exaone", {NULL, "activation_function", FIELD_SPECIAL, AT(activation), false}},
+    {"minicpm", {NULL, "scale_emb", FIELD_F32, AT(embedding_scale), false}},
+    {"minicpm", {NULL, "scale_depth", FIELD_F32, AT(residual_scale), false}},
+    {"minicpm", {NULL, "dim_model_base", FIELD_F32, AT(logit_divisor), false}},
+    {"minicpm", {NULL, "mup_denominator", FIELD_IGNORED, 0, false}}, /* of the training */
+    {"xverse", {NULL, "max_tokenizer_truncation", FIELD_IGNORED, 0, false}},
+    {"mistral3", {"attention.temperature_scale", NULL, FIELD_F32, AT(temperature_scale), false}},
+    {"mistral3", {"rope.scaling.yarn_log_multiplier", NULL, FIELD_F32, AT(mscale_all_dim), false}},
+    {"mistral3", {NULL, "projector_hidden_act", FIELD_IGNORED, 0, false}}, /* these four: of the images */
+    {"mistral3", {NULL, "vision_feature_layer", FIELD_IGNORED, 0, false}},
+    {"mistral3", {NULL, "multimodal_projector_bias", FIELD_IGNORED, 0, false}},
+    {"mistral3", {NULL, "spatial_merge_size", FIELD_IGNORED, 0, false}},
     {"opt", {NULL, "ffn_dim", FIELD_U32, AT(ffn_width), false}},
     {"opt", {NULL, "word_embed_proj_dim", FIELD_U32, AT(embedding_width), false}},
     {"opt", {NULL, "do_layer_norm_before", FIELD_BOOL, AT(norm_before), false}},
@@ -149,6 +163,8 @@ static const struct teg_field rope_fields[] = {
     {NULL, "long_factor", FIELD_F32S, AT(long_factors), false},
     {NULL, "alpha", FIELD_F32, AT(rope_alpha), false},
     {NULL, "truncate", FIELD_SPECIAL, 0, false},
+    {NULL, "llama_4_scaling_beta", FIELD_F32, AT(temperature_scale), false},
+    {NULL, "max_position_embeddings", FIELD_IGNORED, 0, false}, /* ministral3: config.json has it one level up too */
     {NULL, "rope_type", FIELD_IGNORED, 0, false},
     {NULL, "type", FIELD_IGNORED, 0, false},
 };

@@ -460,14 +460,17 @@ static enum teg_status read_json_object(const struct reading *r, int pass, const
 static enum teg_status read_config(const struct reading *r)
 {
     enum teg_status status = TEG_OK;
+    const size_t n = r->source->n_metas;
     for (int pass = 0; pass < 2; pass++)
-        for (size_t i = 0; i < r->source->n_metas && status == TEG_OK; i++) {
-            const struct teg_meta *const m = &r->source->metas[i];
+        for (size_t i = 0; i < 2 * n && status == TEG_OK; i++) {
+            const struct teg_meta *const m = &r->source->metas[i % n];
             json_t *json = NULL;
+            /* A multimodal model keeps its language model's keys one level down; read last, they have the last word. */
+            if ((strcmp(m->key, "text_config") == 0) != (i >= n))
+                continue;
             if (m->type == TEG_META_JSON && !(json = json_loadb(m->string.bytes, m->string.n_bytes, 0, NULL)))
                 return wrong_type(r, m->key, "JSON that can be read in the memory there is", "none");
-            /* A multimodal model keeps its language model's keys one level down. */
-            if (json && strcmp(m->key, "text_config") == 0)
+            if (json && i >= n)
                 status = json_is_object(json) ? read_json_object(r, pass, json)
                                               : wrong_type(r, m->key, "an object", m->type_name);
             else

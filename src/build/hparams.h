@@ -36,6 +36,7 @@ struct teg_hparams {
     float attn_softcap, final_softcap;     /* 0: none */
     float attention_scale;                 /* GGUF: the factor itself; 0: 1/sqrt(head_width) */
     float query_pre_attn;                  /* config.json: the factor is its -1/2 power; 0: not given */
+    float temperature_scale;               /* ministral3: of queries beyond the original context; 0: none */
     float embedding_scale, residual_scale; /* granite: of the embedding, of what half a layer adds; 0: 1 */
     float logit_divisor;                   /* granite: the logits are divided by it; 0: 1 */
     float logit_scale;                     /* cohere: the logits are multiplied by it; 0: 1 */

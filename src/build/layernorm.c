@@ -1,11 +1,11 @@
 /* build/layernorm.c: families whose norms are LayerNorms: GPT-2, GPT-J, GPT-Neo, GPT-NeoX, OPT, Phi-2, StarCoder,
- * StarCoder 2, StableLM 2, Falcon, Command R, Command R7B, Nemotron, OLMo 1.
+ * StarCoder 2, StableLM 2, Falcon, Command R, Command R7B, Nemotron, OLMo 1, Orion.
  *
  * They differ in few things, which `shape` lists: whether attention and feed-forward part read the same value (so the
  * layer adds both at once), whether they also share its norm, whether the feed-forward part has a gate, and where
  * positions come from: a learned table, RoPE on all layers, or RoPE on windowed ones only.
  *
- * Not taken: a forward pass for each family: fourteen screens that say the same. */
+ * Not taken: a forward pass for each family: fifteen screens that say the same. */
 #include "build/builder.h"
 
 enum positions { LEARNED, ROPE, ROPE_IN_WINDOWS };
@@ -177,6 +177,12 @@ void teg_build_nemotron(struct teg_builder *b)
     b->norm_kind = LAYER;
     b->norm_offset = b->hp->is_gguf ? 0 : 1;
     forward(b, &(struct shape){.positions = ROPE});
+}
+
+void teg_build_orion(struct teg_builder *b)
+{
+    b->norm_kind = LAYER;
+    forward(b, &(struct shape){.positions = ROPE, .gated = true});
 }
 
 void teg_build_olmo(struct teg_builder *b)

@@ -1,9 +1,10 @@
 /* build/llama.c: norms before each half of a layer, RoPE, SiLU-gated feed-forward: Llama 2 and 3, TinyLlama, Mistral,
- * SmolLM2, ERNIE 4.5, InternLM2, EXAONE 3; and what differs from them by little: SmolLM3 (every fourth layer without
- * RoPE), Granite and MiniCPM (factors on embedding, residual and logits), Seed-OSS (another name of the second norm),
- * Hunyuan (head norms after RoPE), Arcee (relu² without a gate).
+ * Ministral 3, SmolLM2, ERNIE 4.5, InternLM2, EXAONE 3, XVERSE; and what differs from them by little: SmolLM3 (every
+ * fourth layer without RoPE), Granite and MiniCPM (factors on embedding, residual and logits), Seed-OSS (another name
+ * of the second norm), Hunyuan (head norms after RoPE), Arcee (relu² without a gate), Baichuan 7B, Qwen 1 (q, k, v in
+ * one matrix; twice the width of the feed-forward part in its file).
  *
- * The forward pass, on one screen. D model width, H heads, G KV heads, K head width, F feed-forward width. */
+ * The forward pass, on one screen. D model width, F feed-forward width. */
 #include <math.h>
 
 #include "build/builder.h"
@@ -32,23 +33,20 @@ static value feed_forward(struct teg_builder *b, value h, uint32_t l, bool plain
 static void forward(struct teg_builder *b, const struct names *names)
 {
     const struct teg_hparams *const hp = b->hp;
-    const uint32_t K = hp->head_width;
     value x = teg_b_embed(b, hp->embedding_scale > 0 ? hp->embedding_scale : 1); /* [T, D] */
     for (uint32_t l = 0; l < hp->n_layers && b->status == TEG_OK; l++) {
         value h = teg_b_norm(b, x, ATTN_NORM, l);
-        value q = teg_b_linear(b, h, ATTN_Q, l, hp->n_heads * K);    /* [T, H·K] */
-        value k = teg_b_linear(b, h, ATTN_K, l, hp->n_kv_heads * K); /* [T, G·K] */
-        value v = teg_b_linear(b, h, ATTN_V, l, hp->n_kv_heads * K);
+        struct teg_qkv p = teg_b_qkv(b, h, l);
         if (!hp->uses_rope || hp->uses_rope[l]) {
-            q = teg_b_rope(b, q, b->frequencies);
-            k = teg_b_rope(b, k, b->frequencies);
+            p.q = teg_b_rope(b, p.q, b->frequencies);
+            p.k = teg_b_rope(b, p.k, b->frequencies);
         }
         if (names->head_norms) {
-            q = teg_b_head_norm(b, q, HUNYUAN_Q_NORM, l);
-            k = teg_b_head_norm(b, k, HUNYUAN_K_NORM, l);
+            p.q = teg_b_head_norm(b, p.q, HUNYUAN_Q_NORM, l);
+            p.k = teg_b_head_norm(b, p.k, HUNYUAN_K_NORM, l);
         }
         const uint32_t window = !hp->windowed || hp->windowed[l] ? hp->window : 0;
-        h = teg_b_linear(b, teg_b_attend(b, q, k, v, l, window), ATTN_OUT, l, hp->width);
+        h = teg_b_linear(b, teg_b_attend(b, p.q, p.k, p.v, l, window), ATTN_OUT, l, hp->width);
         x = teg_b_add(b, x, teg_b_scale(b, h, hp->residual_scale));
 
         h = feed_forward(b, teg_b_norm(b, x, names->ffn_norm, l), l, names->plain);
@@ -131,4 +129,25 @@ void teg_build_hunyuan(struct teg_builder *b)
 void teg_build_arcee(struct teg_builder *b)
 {
     forward(b, &(struct names){FFN_NORM, false, true});
+}
+
+/* A GGUF says by the number of layers which of the two Baichuan is: that of 40 has ALiBi. */
+#define BAICHUAN_13B_LAYERS 40
+
+void teg_build_baichuan(struct teg_builder *b)
+{
+    if (b->hp->n_layers == BAICHUAN_13B_LAYERS)
+        b->status = teg_base_fail(b->err, TEG_ERR_UNSUPPORTED, 0,
+                                  "cannot run model: %s: baichuan: expected the 7B model, which has RoPE, found one of "
+                                  "%u layers, which uses ALiBi; this model is not supported",
+                                  b->source->path, b->hp->n_layers);
+    forward(b, &usual);
+}
+
+/* Its width is that of gate and up together. */
+void teg_build_qwen1(struct teg_builder *b)
+{
+    struct teg_hparams hp = *b->hp;
+    hp.ffn_width /= 2;
+    forward_as(b, &hp, &usual);
 }

@@ -1,4 +1,4 @@
-/* build/names.c: what the checkpoints of families that came before Llama call their tensors.
+/* build/names.c: what checkpoints call their tensors where it is not as in Llama's.
  *
  * One list for each way to name them; what it leaves out is called as in builder.h. Invariant: a list says names and
  * how a matrix lies in the file (transposed, q, k and v of each group of heads together), never what is done with it.
@@ -70,3 +70,21 @@ const struct teg_names teg_names_opt = {.prefix = "model.decoder.",
                                                [ATTN_OUT] = "layers.%u.self_attn.out_proj",
                                                [FFN_UP] = "layers.%u.fc1",
                                                [FFN_DOWN] = "layers.%u.fc2"}};
+
+const struct teg_names teg_names_exaone = {
+    .prefix = "transformer.",
+    .of = {OF_GPT, [ATTN_Q] = "h.%u.attn.attention.q_proj", [ATTN_K] = "h.%u.attn.attention.k_proj",
+           [ATTN_V] = "h.%u.attn.attention.v_proj", [ATTN_OUT] = "h.%u.attn.attention.out_proj",
+           [FFN_GATE] = "h.%u.mlp.c_fc_0", [FFN_UP] = "h.%u.mlp.c_fc_1", [FFN_DOWN] = "h.%u.mlp.c_proj"}};
+
+const struct teg_names teg_names_internlm2 = {.prefix = "model.",
+                                              .grouped = true,
+                                              .of = {[TOKEN_EMBD] = "tok_embeddings",
+                                                     [OUTPUT] = "output",
+                                                     [ATTN_NORM] = "layers.%u.attention_norm",
+                                                     [ATTN_QKV] = "layers.%u.attention.wqkv",
+                                                     [ATTN_OUT] = "layers.%u.attention.wo",
+                                                     [FFN_NORM] = "layers.%u.ffn_norm",
+                                                     [FFN_GATE] = "layers.%u.feed_forward.w1",
+                                                     [FFN_UP] = "layers.%u.feed_forward.w3",
+                                                     [FFN_DOWN] = "layers.%u.feed_forward.w2"}};

@@ -110,8 +110,9 @@ struct teg_graph {
     struct teg_value *values;
     struct teg_op *ops;
     uint32_t n_values, n_ops, value_capacity, op_capacity;
-    teg_value_id tokens; /* the one input: [T] i32 */
-    teg_value_id logits; /* the output: [T, V] */
+    teg_value_id tokens;  /* the one input: [T] i32 */
+    teg_value_id logits;  /* the output: [T, V] */
+    size_t max_positions; /* the ops mean the program up to so many only; 0: for any number */
 };
 
 const char *teg_op_name(enum teg_op_kind kind);

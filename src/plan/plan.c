@@ -615,7 +615,7 @@ enum teg_status teg_plan_new(const struct teg_graph *g, const struct teg_cpu *cp
     plan->kv_layers = teg_arena_array(arena, g->n_ops + 1, sizeof *plan->kv_layers);
     if (!plan->steps || !plan->rope_tables || !plan->kv_layers)
         return teg_base_fail_memory(err, "plan", n_steps * sizeof *plan->steps);
-    plan->max_positions = SIZE_MAX;
+    plan->max_positions = g->max_positions ? g->max_positions : SIZE_MAX;
     teg_kernels_select(cpu, &plan->kernels);
     teg_attend_select(cpu, &plan->kernels, &plan->attend);
     plan->gemm = options && options->fast ? teg_qgemm_select(cpu) : NULL;

@@ -112,7 +112,8 @@ struct teg_plan {
     uint32_t n_stages, first_head_stage;
     struct teg_rope_table *rope_tables;
     uint32_t n_rope_tables;
-    size_t max_positions; /* a session can have no more: rows of the shortest constant table; SIZE_MAX: no limit */
+    size_t max_positions; /* a session can have no more: rows of the shortest constant table, or what the graph says;
+                           * SIZE_MAX: no limit */
     struct teg_kv_layer *kv_layers;
     uint32_t n_kv_layers;
     size_t kv_block_elements;            /* keys and values of 64 tokens */

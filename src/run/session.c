@@ -84,8 +84,8 @@ static enum teg_status settle(const struct teg_run_model *m, const struct teg_se
              (int)s->kv_type);
     if (s->context > m->plan->max_positions)
         FAIL(err, TEG_ERR_CONTEXT_FULL,
-             "context full: session: expected a context of at most %zu tokens, the rows of the model's table of "
-             "positions, found %zu; use a smaller context",
+             "context full: session: expected a context of at most %zu tokens, which the model has positions for, "
+             "found %zu; use a smaller context",
              m->plan->max_positions, s->context);
     s->block = m->plan->kv_block_bytes[s->kv_type];
     if (s->chunk > s->context)

@@ -45,8 +45,8 @@ static void test_positions(void **state)
     teg_session_options_default(&o);
     o.context_tokens = 101;
     assert_int_equal(teg_run_session_new(&m.run, &o, &s, &err), TEG_ERR_CONTEXT_FULL);
-    assert_string_equal(err.message, "context full: session: expected a context of at most 100 tokens, the rows of the "
-                                     "model's table of positions, found 101; use a smaller context");
+    assert_string_equal(err.message, "context full: session: expected a context of at most 100 tokens, which the model "
+                                     "has positions for, found 101; use a smaller context");
     o.context_tokens = 100;
     assert_int_equal(teg_run_session_new(&m.run, &o, &s, &err), TEG_OK);
     teg_session_free(s);
