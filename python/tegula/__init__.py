@@ -5,10 +5,11 @@ names, the order of the arguments and the types of errors are the same. `tegula.
 every format that the library reads. See docs/PYTHON.md.
 """
 from ._native import TegulaError, library_path, version
-from ._units import ComputeUnit
+from ._units import ComputeUnit, ReshapeFrequency, SpecializationStrategy
 from ._language import LanguageModel
 from ._packages import convert, quantize
 from . import models
 
 __version__ = version()
-__all__ = ["ComputeUnit", "LanguageModel", "TegulaError", "convert", "library_path", "models", "quantize", "version"]
+__all__ = ["ComputeUnit", "LanguageModel", "ReshapeFrequency", "SpecializationStrategy", "TegulaError", "convert",
+           "library_path", "models", "quantize", "version"]

@@ -263,6 +263,12 @@ def _():
     raises(FileNotFoundError, lambda: ct.models.MLModel("/nonexistent.mlpackage"))
     raises(TypeError, lambda: ct.models.MLModel(3), "Expected model to be")
     raises(TypeError, lambda: model("shapes", compute_units="ALL"), '"compute_units" parameter must be of type')
+    hints = {"reshapeFrequency": ct.ReshapeFrequency.Frequent, "allowLowPrecisionAccumulationOnGPU": True}
+    expect(model("shapes", optimization_hints=hints).optimization_hints == hints)
+    raises(TypeError, lambda: model("shapes", optimization_hints=[1]), "must be a dictionary or None")
+    raises(ValueError, lambda: model("shapes", optimization_hints={"fast": 1}), "Unrecognized key", "fast")
+    raises(TypeError, lambda: model("shapes", optimization_hints={"specializationStrategy": 1}),
+           "coremltools.SpecializationStrategy")
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         broken = model("unknown_op")

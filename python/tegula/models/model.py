@@ -19,7 +19,7 @@ import numpy as np
 from .. import _convert
 from .._native import TegulaError
 from .._program import Function, Program, State, to_numpy
-from .._units import ComputeUnit, check as _check_units
+from .._units import ComputeUnit, check as _check_units, check_hints
 
 
 class _FeatureDescription:
@@ -165,9 +165,7 @@ class MLModel(_Predictor):
                  weights_dir: Optional[str] = None, function_name: Optional[str] = None,
                  optimization_hints: Optional[dict] = None) -> None:
         self.compute_unit = _check_units(compute_units)
-        if optimization_hints is not None and not isinstance(optimization_hints, dict):
-            raise TypeError('"optimization_hint_input" must be a dictionary or None')
-        self.optimization_hints = dict(optimization_hints) if optimization_hints is not None else None
+        self.optimization_hints = check_hints(optimization_hints)
         if hasattr(model, "SerializeToString"):
             path, is_temp_package = _write_package(model, weights_dir), True
             folder = os.path.dirname(path)
@@ -288,7 +286,7 @@ class CompiledMLModel(_Predictor):
         except TypeError:
             raise TypeError('The "compute_units" parameter must be of type: "coremltools.ComputeUnit".') from None
         self.function_name = function_name or ""
-        self.optimization_hints = dict(optimization_hints) if optimization_hints is not None else None
+        self.optimization_hints = check_hints(optimization_hints)
         self._open(os.path.expanduser(path), function_name or None, True)
         if self._load_error is not None:
             raise self._load_error
