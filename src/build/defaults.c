@@ -234,6 +234,8 @@ void teg_hparams_defaults(const struct teg_source *source, struct teg_hparams *h
         gemma3_defaults(source, hp);
 }
 
+#define GPT_NEOX_20B_LAYERS 44
+
 void teg_hparams_settle(struct teg_hparams *hp)
 {
     static const char *const four_wide[] = {"gpt2", "starcoder", "gptj", "gpt_neo", "falcon"};
@@ -252,6 +254,14 @@ void teg_hparams_settle(struct teg_hparams *hp)
     /* Within the original context the factor is 1; a longer one is not offered. */
     if (hp->temperature_scale > 0 && hp->original_context && hp->context > hp->original_context)
         hp->context = hp->original_context;
+    /* The tanh form in GPT-NeoX 20B, which a GGUF tells by its layers alone; the exact one in all others. */
+    if (hp->is_gguf && strcmp(hp->arch, "gptneox") == 0 && hp->n_layers == GPT_NEOX_20B_LAYERS)
+        hp->activation = TEG_ACT_GELU_TANH;
+    /* transformers takes an original context that is not said for the whole, and its share for a factor. */
+    if (!hp->is_gguf && (hp->scaling == TEG_ROPE_YARN || hp->scaling == TEG_ROPE_LONGROPE) && !hp->original_context)
+        hp->original_context = hp->context;
+    if (!hp->is_gguf && hp->scaling == TEG_ROPE_YARN && hp->original_context && !(hp->rope_factor > 0))
+        hp->rope_factor = (float)hp->context / (float)hp->original_context;
     if (hp->is_gguf && hp->mscale_all_dim > 0)
         hp->mscale = 1; /* GGUF has no key for it */
     if (!hp->scaled_scores || strcmp(hp->arch, "gpt_neo") == 0)

@@ -7,7 +7,8 @@
  *   llama3    long waves / factor, short ones kept, a linear blend between (or the file's own divisors: rope_freqs)
  *   yarn      interpolated and kept frequencies mixed by a ramp over dimensions; magnitude 0.1 ln(factor) + 1
  *   alpha     a base grown by the factor's d/(d-2)th power
- *   longrope  divisors for short and for long contexts; magnitude sqrt(1 + ln(factor) / ln(original context))
+ *   longrope  divisors for short and for long contexts; magnitude sqrt(1 + ln(factor) / ln(original context)), where a
+ *             factor that the file leaves out is its context / original context
  *
  * Which of longrope's two vectors is used depends on the session's context, not on the tokens seen so far: a switch in
  * the middle of a text would make the keys in the cache disagree with the new ones. */
@@ -71,7 +72,8 @@ static float magnitude(const struct teg_hparams *hp)
     if (hp->rope_magnitude > 0)
         return hp->rope_magnitude;
     if (hp->scaling == TEG_ROPE_LONGROPE && hp->original_context) {
-        const double factor = (double)hp->context / hp->original_context;
+        const double given = hp->is_gguf ? 0 : (double)hp->rope_factor;
+        const double factor = given > 0 ? given : (double)hp->context / hp->original_context;
         return factor <= 1 ? 1 : (float)sqrt(1 + log(factor) / log((double)hp->original_context));
     }
     return 1;

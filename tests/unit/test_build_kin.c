@@ -126,10 +126,38 @@ static void test_minicpm(void **state)
     fake_free(&f);
 }
 
+/* A factor that is given is taken, else the context's ratio to the original one; an original one that is not given is
+ * the whole. */
+static void test_scaling(void **state)
+{
+    (void)state;
+#define FACTORS "\"rope_type\":\"longrope\",\"short_factor\":[1,1,1,1],\"long_factor\":[1,2,3,4]"
+    static const struct {
+        const char *set;
+        double magnitude;
+        uint32_t original;
+    } rows[] = {
+        {"{\"rope_parameters\":{" FACTORS ",\"factor\":4,\"original_max_position_embeddings\":16}}", 1.224745, 16},
+        {"{\"rope_parameters\":{" FACTORS ",\"original_max_position_embeddings\":16}}", 1.118034, 16},
+        {"{\"rope_scaling\":{" FACTORS "},\"original_max_position_embeddings\":16}", 1.118034, 16},
+        {"{\"rope_scaling\":{" FACTORS ",\"factor\":4}}", 1.183216, 32},
+        {"{\"rope_parameters\":{\"rope_type\":\"yarn\",\"original_max_position_embeddings\":16}}", 1.069315, 16},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct fake f = directory("llama", "{\"max_position_embeddings\":32}");
+        fake_set(&f, rows[i].set);
+        struct built b = build_well(&f);
+        assert_int_equal(b.hp.original_context, rows[i].original);
+        assert_true(fabs((double)nth_op(b.graph, TEG_OP_ROPE, 0)->attr.rope.magnitude - rows[i].magnitude) < 1e-5);
+        built_free(&b);
+        fake_free(&f);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_refused), cmocka_unit_test(test_baichuan),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_refused),   cmocka_unit_test(test_baichuan),
                                        cmocka_unit_test(test_ministral), cmocka_unit_test(test_last_word),
-                                       cmocka_unit_test(test_minicpm)};
+                                       cmocka_unit_test(test_minicpm),   cmocka_unit_test(test_scaling)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
