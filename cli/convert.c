@@ -9,16 +9,14 @@
 #include "interrupt.h"
 #include "io.h"
 
-enum grain { GRAIN_DEFAULT, GRAIN_TENSOR, GRAIN_CHANNEL, GRAIN_BLOCK };
-
 struct convert_args {
     struct cli_model_args model;
-    const char *output, *calibrate, *weights, *embedding, *head, *target, *check_file;
-    int profile, softmax, granularity, shapes;
-    int64_t group_size, ctx, chunk, kv_tile, n_parts, part_bytes, threads, memory;
+    struct cli_encoding_args encoding;
+    const char *output, *target;
+    int profile, softmax, shapes;
+    int64_t ctx, chunk, kv_tile, n_parts, part_bytes, threads, memory;
     struct cli_integers buckets;
-    struct cli_texts rules, skips;
-    bool check, explain, force, fit, ignore_rules, json;
+    bool explain, force, ignore_rules, json;
 };
 
 #define ARG(field) offsetof(struct convert_args, field)
@@ -27,8 +25,6 @@ static const struct cli_choice profiles[] = {{"portable", 0, NULL}, {"ane", 1, N
 static const struct cli_choice softmaxes[] = {
     {"two-pass", 0, NULL}, {"online", 1, NULL}, {"split", 2, NULL}, {NULL, 0, NULL}};
 static const struct cli_choice shape_kinds[] = {{"range", 0, NULL}, {"enumerated", 1, NULL}, {NULL, 0, NULL}};
-static const struct cli_choice grains[] = {
-    {"tensor", GRAIN_TENSOR, NULL}, {"channel", GRAIN_CHANNEL, NULL}, {"block", GRAIN_BLOCK, NULL}, {NULL, 0, NULL}};
 
 static const struct cli_option option_table[] = {
     {.name = "output",
@@ -43,55 +39,13 @@ static const struct cli_option option_table[] = {
      .initial = "portable",
      .choices = profiles,
      .help = "portable: one function for any device; ane: shapes and ops for the Neural Engine"},
-    {.name = "weights",
-     .type = CLI_TEXT,
-     .offset = ARG(weights),
-     .placeholder = "RULE",
-     .initial = "f16",
-     .help = "f16, int8, int4, uint8, uint4, lut8, lut6, lut4, lut3, lut2, lut1, or keep (the source's own encoding "
-             "where Core ML can hold it); RULE/GRAIN[,FLAG] as 'tegula help quantize' explains"},
-    {.name = "embedding",
-     .type = CLI_TEXT,
-     .offset = ARG(embedding),
-     .placeholder = "RULE",
-     .help = "the same for the embedding (default: int8, or as --weights where that has 8 bits or more)"},
-    {.name = "head",
-     .type = CLI_TEXT,
-     .offset = ARG(head),
-     .placeholder = "RULE",
-     .help = "the same for the output head (default: as for the embedding)"},
-    {.name = "granularity",
-     .type = CLI_CHOICE,
-     .offset = ARG(granularity),
-     .choices = grains,
-     .help = "values that share a scale or table, for --weights (default: the rule's own)"},
-    {.name = "group-size",
-     .type = CLI_INTEGER,
-     .offset = ARG(group_size),
-     .placeholder = "N",
-     .min = 1,
-     .max = 65536,
-     .help = "columns of a block, or rows that share a table, for --weights"},
-    {.name = "fit",
-     .type = CLI_FLAG,
-     .offset = ARG(fit),
-     .help = "where a group does not divide a weight, take the largest smaller one that does"},
-    {.name = "rule",
-     .type = CLI_TEXTS,
-     .offset = ARG(rules),
-     .placeholder = "PATTERN=RULE",
-     .help = "another encoding for tensors of that name in the source, or op:gather=, op:linear=, op:lm_head=; * and ? "
-             "stand for any characters; may be given several times, the last that matches counts, names before ops"},
-    {.name = "skip",
-     .type = CLI_TEXTS,
-     .offset = ARG(skips),
-     .placeholder = "PATTERN",
-     .help = "leave tensors of that name (or op:TYPE) in f16; may be given several times"},
-    {.name = "calibrate",
-     .type = CLI_TEXT,
-     .offset = ARG(calibrate),
-     .placeholder = "FILE",
-     .help = "run this text through the model first; columns that it uses much lose less"},
+    CLI_ENCODING_OPTIONS(
+        struct convert_args, encoding, "f16",
+        "f16, int8, int4, uint8, uint4, lut8, lut6, lut4, lut3, lut2, lut1, or keep (the source's own encoding where "
+        "Core ML can hold it); RULE/GRAIN[,FLAG] as 'tegula help quantize' explains",
+        "another encoding for tensors of that name in the source, or op:gather=, op:linear=, op:lm_head=; * and ? "
+        "stand for any characters; may be given several times, the last that matches counts, names before ops",
+        "leave tensors of that name (or op:TYPE) in f16; may be given several times"),
     {.name = "ctx",
      .type = CLI_INTEGER,
      .offset = ARG(ctx),
@@ -154,15 +108,6 @@ static const struct cli_option option_table[] = {
      .min = 0,
      .max = INT64_MAX,
      .help = "ane: as many parts as keep the weights of each below BYTES"},
-    {.name = "check",
-     .type = CLI_FLAG,
-     .offset = ARG(check),
-     .help = "run the package against the source and report divergence and perplexity"},
-    {.name = "check-file",
-     .type = CLI_TEXT,
-     .offset = ARG(check_file),
-     .placeholder = "FILE",
-     .help = "the text for --check (default: a short one of its own)"},
     {.name = "explain",
      .type = CLI_FLAG,
      .offset = ARG(explain),
@@ -303,31 +248,6 @@ static int print_table(const struct convert_args *args, const struct rows *rows,
 /* ---- options ---- */
 
 /* "int4" with --group-size 64 is "int4/64". */
-static int rule_text(const struct convert_args *args, const struct cli_line *line, char text[96])
-{
-    const char *comma = strchr(args->weights, ',');
-    const int n = comma ? (int)(comma - args->weights) : (int)strlen(args->weights);
-    const bool has_grain = memchr(args->weights, '/', (size_t)n) != NULL;
-    const bool grain_given = cli_option_given(line, "granularity");
-    if (has_grain && (args->group_size || grain_given))
-        return cli_usage("bad option: --%s: expected one grain, found another in --weights '%.40s'; keep one",
-                         args->group_size ? "group-size" : "granularity", args->weights);
-    if (args->group_size && grain_given && args->granularity != GRAIN_BLOCK)
-        return cli_usage("bad option: --group-size: expected it with --granularity block, found '%s'; keep one",
-                         cli_choice_name(grains, args->granularity));
-    if (n > 40 || strlen(args->weights) > 80)
-        return cli_usage("bad option: --weights: expected a short rule, found '%.40s...'; see 'tegula help convert'",
-                         args->weights);
-    if (args->group_size)
-        snprintf(text, 96, "%.*s/%lld%s", n, args->weights, (long long)args->group_size, comma ? comma : "");
-    else if (grain_given && args->granularity != GRAIN_BLOCK)
-        snprintf(text, 96, "%.*s/%s%s", n, args->weights, cli_choice_name(grains, args->granularity),
-                 comma ? comma : "");
-    else
-        snprintf(text, 96, "%s", args->weights);
-    return CLI_DONE;
-}
-
 static int fill_options(const struct convert_args *args, const char *rule, struct teg_convert_options *o,
                         uint32_t **buckets)
 {
@@ -340,9 +260,9 @@ static int fill_options(const struct convert_args *args, const char *rule, struc
     o->profile = cli_choice_name(profiles, args->profile);
     o->softmax = cli_choice_name(softmaxes, args->softmax);
     o->weights = rule;
-    o->embedding = args->embedding;
-    o->head = args->head;
-    o->fit_groups = args->fit;
+    o->embedding = args->encoding.embedding;
+    o->head = args->encoding.head;
+    o->fit_groups = args->encoding.fit;
     o->context_tokens = (uint32_t)args->ctx;
     o->chunk_tokens = (uint32_t)args->chunk;
     o->kv_tile_tokens = (uint32_t)args->kv_tile;
@@ -383,8 +303,8 @@ static int write_package(const struct convert_args *args, const char *input, str
     struct cli_check check = {0};
     struct cli_progress progress;
     const double start = cli_now();
-    const bool checks = args->check || args->check_file;
-    int code = checks ? cli_convert_check_ready(input, &args->model, args->check_file) : CLI_DONE;
+    const bool checks = args->encoding.check || args->encoding.check_file;
+    int code = checks ? cli_convert_check_ready(input, &args->model, args->encoding.check_file) : CLI_DONE;
     if (code != CLI_DONE)
         return code;
     cli_progress_begin(&progress, (enum cli_progress_when)args->model.progress, "convert", "bytes");
@@ -400,7 +320,7 @@ static int write_package(const struct convert_args *args, const char *input, str
         code = cli_fail_memory();
     const double seconds = cli_now() - start;
     if (code == CLI_DONE && checks)
-        code = cli_convert_check(input, args->output, &args->model, args->check_file, &check);
+        code = cli_convert_check(input, args->output, &args->model, args->encoding.check_file, &check);
     if (code == CLI_DONE)
         code = args->json ? print_json(args, &rows, &report, checks ? &check : NULL, seconds)
                           : print_table(args, &rows, &report, checks ? &check : NULL);
@@ -414,19 +334,19 @@ static int convert(const struct cli_line *line, const void *ptr)
     struct teg_convert_options o;
     struct teg_calibration *calibration = NULL;
     uint32_t *buckets = NULL;
-    char rule[96];
+    char rule[CLI_MOST_RULE];
     if (!args->output && !args->explain)
         return cli_usage("missing option: --output (-o): expected the package to write, found none; give -o "
                          "OUT.mlpackage");
-    int code = rule_text(args, line, rule);
+    int code = cli_rule_text(&args->encoding, "", rule);
     if (code == CLI_DONE)
         code = fill_options(args, rule, &o, &buckets);
-    char **patterns = code == CLI_DONE ? cli_patterns_make(&args->rules, &args->skips, &o.n_patterns) : NULL;
+    char **patterns = code == CLI_DONE ? cli_patterns_make(&args->encoding, &o.n_patterns) : NULL;
     o.patterns = (const char *const *)patterns;
     if (code == CLI_DONE && !patterns)
         code = cli_fail_memory();
-    if (code == CLI_DONE && args->calibrate && !args->explain)
-        code = cli_calibrate(line->operands[0], args->calibrate, &args->model, args->threads, &calibration);
+    if (code == CLI_DONE && args->encoding.calibrate && !args->explain)
+        code = cli_calibrate(line->operands[0], args->encoding.calibrate, &args->model, args->threads, &calibration);
     if (code == CLI_DONE)
         o.calibration = calibration;
     if (code == CLI_DONE)

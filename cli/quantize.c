@@ -9,15 +9,13 @@
 #include "interrupt.h"
 #include "io.h"
 
-enum { MOST_RULE = 128 };
-
 struct quantize_args {
     struct cli_model_args model;
-    const char *output, *weights, *embedding, *head, *granularity, *n_of_m, *calibrate, *check_file;
+    struct cli_encoding_args encoding;
+    const char *output, *n_of_m;
     double sparsity;
-    int64_t group_size, threshold, threads, memory;
-    struct cli_texts rules, skips;
-    bool check, force, fit, again, json;
+    int64_t threshold, threads, memory;
+    bool force, again, json;
 };
 
 #define ARG(field) offsetof(struct quantize_args, field)
@@ -29,38 +27,12 @@ static const struct cli_option option_table[] = {
      .offset = ARG(output),
      .placeholder = "OUT.mlpackage",
      .help = "the package to write, or the folder for parts"},
-    {.name = "weights",
-     .type = CLI_TEXT,
-     .offset = ARG(weights),
-     .placeholder = "RULE",
-     .initial = "int8",
-     .help = "the encoding: int8, int4, uint8, uint4, lut8, lut6, lut4, lut3, lut2, lut1, f16, keep; see below"},
-    {.name = "embedding",
-     .type = CLI_TEXT,
-     .offset = ARG(embedding),
-     .placeholder = "RULE",
-     .help = "the same for the embedding (default: int8, or as --weights where that has 8 bits or more)"},
-    {.name = "head",
-     .type = CLI_TEXT,
-     .offset = ARG(head),
-     .placeholder = "RULE",
-     .help = "the same for the output head (default: as for the embedding)"},
-    {.name = "granularity",
-     .type = CLI_TEXT,
-     .offset = ARG(granularity),
-     .placeholder = "tensor|channel|block",
-     .help = "values that share a scale or table, for --weights (default: the rule's own)"},
-    {.name = "group-size",
-     .type = CLI_INTEGER,
-     .offset = ARG(group_size),
-     .placeholder = "N",
-     .min = 1,
-     .max = 65536,
-     .help = "columns of a block, or rows that share a table, for --weights"},
-    {.name = "fit",
-     .type = CLI_FLAG,
-     .offset = ARG(fit),
-     .help = "where a group does not divide a weight, take the largest smaller one that does"},
+    CLI_ENCODING_OPTIONS(
+        struct quantize_args, encoding, "int8",
+        "the encoding: int8, int4, uint8, uint4, lut8, lut6, lut4, lut3, lut2, lut1, f16, keep; see below",
+        "another encoding for weights of that name, or op:TYPE=RULE for weights of such ops; * and ? stand for any "
+        "characters; may be given several times, the last that matches counts, names before ops",
+        "leave weights of that name (or op:TYPE) alone; may be given several times"),
     {.name = "sparsity",
      .type = CLI_NUMBER,
      .offset = ARG(sparsity),
@@ -73,18 +45,6 @@ static const struct cli_option option_table[] = {
      .offset = ARG(n_of_m),
      .placeholder = "N:M",
      .help = "of each M neighbouring values keep the N largest, for --weights"},
-    {.name = "rule",
-     .type = CLI_TEXTS,
-     .offset = ARG(rules),
-     .placeholder = "PATTERN=RULE",
-     .help =
-         "another encoding for weights of that name, or op:TYPE=RULE for weights of such ops; * and ? stand for any "
-         "characters; may be given several times, the last that matches counts, names before ops"},
-    {.name = "skip",
-     .type = CLI_TEXTS,
-     .offset = ARG(skips),
-     .placeholder = "PATTERN",
-     .help = "leave weights of that name (or op:TYPE) alone; may be given several times"},
     {.name = "threshold",
      .type = CLI_INTEGER,
      .offset = ARG(threshold),
@@ -97,20 +57,6 @@ static const struct cli_option option_table[] = {
      .type = CLI_FLAG,
      .offset = ARG(again),
      .help = "encode weights anew that are encoded already (f16: decode them); otherwise they are left alone"},
-    {.name = "calibrate",
-     .type = CLI_TEXT,
-     .offset = ARG(calibrate),
-     .placeholder = "FILE",
-     .help = "run this text through the model first and mind most the columns that it uses most (language models)"},
-    {.name = "check",
-     .type = CLI_FLAG,
-     .offset = ARG(check),
-     .help = "run the result against the source and report divergence and perplexity (language models)"},
-    {.name = "check-file",
-     .type = CLI_TEXT,
-     .offset = ARG(check_file),
-     .placeholder = "FILE",
-     .help = "the text for --check (default: a short one of its own)"},
     {.name = "force", .type = CLI_FLAG, .offset = ARG(force), .help = "replace an existing package"},
     {.name = "threads",
      .type = CLI_INTEGER,
@@ -297,32 +243,18 @@ static int print_table(const struct quantize_args *args, const struct rows *rows
 
 /* ---- options ---- */
 
-/* --weights with the grain and the pruning that other options give: "int4" and 64 are "int4/64". */
-static int rule_text(const struct quantize_args *args, char text[MOST_RULE])
+static int rule_text(const struct quantize_args *args, char text[CLI_MOST_RULE])
 {
-    const char *comma = strchr(args->weights, ',');
-    const int n = comma ? (int)(comma - args->weights) : (int)strlen(args->weights);
-    const bool by_block = args->granularity && strcmp(args->granularity, "block") == 0;
-    char grain[32] = "", sparse[48] = "";
-    if (memchr(args->weights, '/', (size_t)n) && (args->group_size || args->granularity))
-        return cli_usage("bad option: --%s: expected one grain, found another in --weights '%.40s'; keep one",
-                         args->group_size ? "group-size" : "granularity", args->weights);
-    if (args->group_size && args->granularity && !by_block)
-        return cli_usage("bad option: --group-size: expected it with --granularity block, found '%.20s'; keep one",
-                         args->granularity);
-    if (strlen(args->weights) > 60 || (args->n_of_m && strlen(args->n_of_m) > 8))
-        return cli_usage("bad option: --weights: expected a short rule, found '%.40s...'; see 'tegula help quantize'",
-                         args->weights);
-    if (args->group_size)
-        snprintf(grain, sizeof(grain), "/%lld", (long long)args->group_size);
-    else if (args->granularity && !by_block)
-        snprintf(grain, sizeof(grain), "/%.20s", args->granularity);
+    char sparse[32] = "";
+    if (args->n_of_m && strlen(args->n_of_m) > 8)
+        return cli_usage("bad option: --n-m: expected two small numbers such as 2:4, found '%.40s'; see 'tegula help "
+                         "quantize'",
+                         args->n_of_m);
     if (args->sparsity > 0)
         snprintf(sparse, sizeof(sparse), ",sparse=%.4f", args->sparsity);
     if (args->n_of_m)
         snprintf(sparse + strlen(sparse), sizeof(sparse) - strlen(sparse), ",%s", args->n_of_m);
-    snprintf(text, MOST_RULE, "%.*s%s%s%s", n, args->weights, grain, comma ? comma : "", sparse);
-    return CLI_DONE;
+    return cli_rule_text(&args->encoding, sparse, text);
 }
 
 /* ---- the command ---- */
@@ -335,8 +267,8 @@ static int write_package(const struct quantize_args *args, const char *input, st
     struct cli_check check = {0};
     struct cli_progress progress;
     const double start = cli_now();
-    const bool checks = args->check || args->check_file;
-    int code = checks ? cli_convert_check_ready(input, &args->model, args->check_file) : CLI_DONE;
+    const bool checks = args->encoding.check || args->encoding.check_file;
+    int code = checks ? cli_convert_check_ready(input, &args->model, args->encoding.check_file) : CLI_DONE;
     if (code != CLI_DONE)
         return code;
     cli_progress_begin(&progress, (enum cli_progress_when)args->model.progress, "quantize", "bytes");
@@ -352,7 +284,7 @@ static int write_package(const struct quantize_args *args, const char *input, st
         code = cli_fail_memory();
     const double seconds = cli_now() - start;
     if (code == CLI_DONE && checks)
-        code = cli_convert_check(input, args->output, &args->model, args->check_file, &check);
+        code = cli_convert_check(input, args->output, &args->model, args->encoding.check_file, &check);
     if (code == CLI_DONE)
         code = args->json ? print_json(args, &rows, &report, checks ? &check : NULL, seconds)
                           : print_table(args, &rows, &report, checks ? &check : NULL);
@@ -365,7 +297,7 @@ static int quantize(const struct cli_line *line, const void *ptr)
     const struct quantize_args *args = ptr;
     struct teg_quantize_options o;
     struct teg_calibration *calibration = NULL;
-    char rule[MOST_RULE];
+    char rule[CLI_MOST_RULE];
     if (!args->output)
         return cli_usage("missing option: --output (-o): expected the package to write, found none; give -o "
                          "OUT.mlpackage");
@@ -373,21 +305,21 @@ static int quantize(const struct cli_line *line, const void *ptr)
     if (code != CLI_DONE)
         return code;
     teg_quantize_options_default(&o);
-    char **patterns = cli_patterns_make(&args->rules, &args->skips, &o.n_patterns);
+    char **patterns = cli_patterns_make(&args->encoding, &o.n_patterns);
     if (!patterns)
         return cli_fail_memory();
     o.weights = rule;
-    o.embedding = args->embedding;
-    o.head = args->head;
+    o.embedding = args->encoding.embedding;
+    o.head = args->encoding.head;
     o.patterns = (const char *const *)patterns;
     o.threshold_elements = (uint64_t)args->threshold;
-    o.fit_groups = args->fit;
+    o.fit_groups = args->encoding.fit;
     o.again = args->again;
     o.replace = args->force;
     o.n_threads = (uint32_t)args->threads;
     o.memory_budget_bytes = (size_t)args->memory;
-    if (args->calibrate)
-        code = cli_calibrate(line->operands[0], args->calibrate, &args->model, args->threads, &calibration);
+    if (args->encoding.calibrate)
+        code = cli_calibrate(line->operands[0], args->encoding.calibrate, &args->model, args->threads, &calibration);
     o.calibration = calibration;
     if (code == CLI_DONE)
         code = write_package(args, line->operands[0], &o);
