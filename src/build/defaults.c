@@ -112,7 +112,8 @@ bool teg_hparams_is_harmless(const char *key)
     /* Private to transformers, except those that hparams.c reads. Of granite's state-space layers: where there are any,
      * layer_types or a tensor says so. */
     return key[0] == '_' || strncmp(key, "generation_config.", 18) == 0 || strncmp(key, "mamba_", 6) == 0 ||
-           strncmp(key, "summary_", 8) == 0 || strncmp(key, "granite.ssm.", 12) == 0;
+           strncmp(key, "time_step_", 10) == 0 || strncmp(key, "summary_", 8) == 0 ||
+           strncmp(key, "granite.ssm.", 12) == 0;
 }
 
 const char *teg_hparams_absent_feature(const char *key)

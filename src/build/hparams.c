@@ -348,6 +348,12 @@ static enum teg_status read_rope_parameters(const struct reading *r, const char 
     if (json_is_object(full))
         TRY(read_rope_object(r, key, full));
     const json_t *const base = json_is_object(local) ? json_object_get(local, "rope_theta") : NULL;
+    const char *const type = json_string_value(json_is_object(local) ? json_object_get(local, "rope_type") : NULL);
+    if (type && strcmp(type, "default") != 0)
+        FAIL(r->err, TEG_ERR_UNSUPPORTED,
+             "cannot run model: %s: key %s: expected windowed layers without RoPE scaling, found %.32s; this model is "
+             "not supported",
+             r->source->path, key, type);
     if (json_is_number(base))
         r->hp->rope_local_base = (float)json_number_value(base);
     return TEG_OK;

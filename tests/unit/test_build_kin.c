@@ -1,5 +1,5 @@
-/* Builders of Llama's kin: what a family's keys mean that no other has, and the sentences that refuse its relatives.
- * Forward passes are compared with transformers elsewhere. */
+/* Builders of Llama's kin: what a family's keys mean that no other has, RoPE as transformers 5 writes it, and the
+ * sentences that refuse its relatives. Forward passes are compared with transformers elsewhere. */
 #include "unit/build_test.h"
 
 static struct fake gguf(const char *arch, const char *more)
@@ -126,6 +126,26 @@ static void test_minicpm(void **state)
     fake_free(&f);
 }
 
+/* Windowed layers have a base of their own, and no scaling. */
+static void test_windowed_scaling(void **state)
+{
+    (void)state;
+    struct fake f =
+        directory("llama", "{\"rope_parameters\":{\"full_attention\":{\"rope_type\":\"default\",\"rope_theta\":5e4},"
+                           "\"sliding_attention\":{\"rope_type\":\"default\",\"rope_theta\":1e3}}}");
+    struct built b = build_well(&f);
+    assert_true(b.hp.rope_base == 5e4f && b.hp.rope_local_base == 1e3f);
+    built_free(&b);
+    fake_set(&f, "{\"rope_parameters\":{\"full_attention\":{\"rope_type\":\"default\"},"
+                 "\"sliding_attention\":{\"rope_type\":\"linear\",\"factor\":2}}}");
+    b = build(&f);
+    assert_string_equal(b.err.message, "cannot run model: fake: key rope_parameters: expected windowed layers without "
+                                       "RoPE scaling, found linear; this model is not supported");
+    assert_int_equal(b.status, TEG_ERR_UNSUPPORTED);
+    built_free(&b);
+    fake_free(&f);
+}
+
 /* A factor that is given is taken, else the context's ratio to the original one; an original one that is not given is
  * the whole. */
 static void test_scaling(void **state)
@@ -156,8 +176,9 @@ static void test_scaling(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_refused),   cmocka_unit_test(test_baichuan),
-                                       cmocka_unit_test(test_ministral), cmocka_unit_test(test_last_word),
-                                       cmocka_unit_test(test_minicpm),   cmocka_unit_test(test_scaling)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_refused),         cmocka_unit_test(test_baichuan),
+                                       cmocka_unit_test(test_ministral),       cmocka_unit_test(test_last_word),
+                                       cmocka_unit_test(test_minicpm),         cmocka_unit_test(test_scaling),
+                                       cmocka_unit_test(test_windowed_scaling)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
