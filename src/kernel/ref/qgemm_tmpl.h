@@ -471,13 +471,14 @@ static const struct gemm_kind form_kinds[TEG_QGEMM_KIND_COUNT] = {
 
 #define GEMM_SMALLEST 0x1p-110f
 
-/* Not zero where any of the n floats is not finite. */
+/* Not zero where any of the n floats is not finite; n is a multiple of a group. */
 static float probe_of(const float *x, size_t n)
 {
-    vf probe = {0};
-    for (size_t i = 0; i < n; i += VL)
-        probe += f_load(x + i) * 0.0f;
-    return v_sum(probe);
+    vf probe[2] = {{0}};
+    for (size_t i = 0; i < n; i += 2 * VL)
+        for (size_t j = 0; j < 2; j++)
+            probe[j] += f_load(x + i + j * VL) * 0.0f;
+    return v_sum(probe[0] + probe[1]);
 }
 
 /* Nearest integer, ties to even, of |v| < 2^22. */
