@@ -678,7 +678,7 @@ struct teg_convert_options {
     bool fit_groups; /* where a group does not divide: the largest smaller one that does; otherwise an error */
     const struct teg_calibration *calibration; /* of this model: columns that matter lose less; NULL: none */
     uint32_t context_tokens;                   /* slots of the cache; 0: what the model was trained for, at most 4096 */
-    uint32_t chunk_tokens;                     /* most tokens of a prefill call; 0: 256 */
+    uint32_t chunk_tokens;                     /* most tokens of a prefill call, ane: at least 2; 0: 256 */
     uint32_t kv_tile_tokens;                   /* keys of an attention tile; 0: the profile's */
     const uint32_t *buckets;                   /* ane: further functions for these shorter contexts, ascending */
     size_t n_buckets;
@@ -686,7 +686,7 @@ struct teg_convert_options {
     const char *target;         /* "iOS18", "macOS26", …: the oldest system that must load it */
     uint32_t n_parts;           /* ane: above 1, a folder of packages that tegula.json joins */
     const char *tokenizer_path; /* replaces the model's own; NULL: its own */
-    bool replace;               /* an existing package, after the new one is whole */
+    bool replace;               /* an existing package (never another folder), after the new one is whole */
     uint32_t n_threads;         /* 0: one for each CPU */
     size_t memory_budget_bytes; /* for weights in the making; 0: 256 MiB */
     teg_progress_fn progress;   /* bytes of weights; may be NULL */
@@ -744,7 +744,7 @@ struct teg_quantize_options {
      * have 8 bits or more. */
     const char *weights, *embedding, *head;
     /* "NAME=RULE", "op:TYPE=RULE" or with "skip" for RULE; NAME and TYPE have * and ?. The last name that matches
-     * decides, else the last op, else the above. */
+     * decides, else the last op, else the above. A rule that matches no weight is an error, a skip is not. */
     const char *const *patterns;
     size_t n_patterns;
     uint64_t threshold_elements; /* constants of so many elements or fewer stay, unless a name pattern wants them */
