@@ -279,6 +279,7 @@ struct gemm_rows {
     size_t stride_bytes;
     const uint8_t *next; /* what will be unpacked after these rows: each tile asks memory for next_lines of it */
     size_t next_lines;
+    bool fresh; /* sums begin at zero, whatever is there */
 };
 
 TEG_INLINE const struct gemm_group *group_of(const struct gemm_rows *rows, size_t m, size_t g)
@@ -320,7 +321,7 @@ TEG_INLINE void gemm_tile(const size_t mr, const bool wide, const bool halves, c
 #pragma GCC unroll 8
     for (size_t m = 0; m < mr; m++)
         for (size_t j = 0; j < NV; j++)
-            acc[m][j] = f_load(sums + m * COLUMNS + c + j * VL);
+            acc[m][j] = rows->fresh ? v_set(0) : f_load(sums + m * COLUMNS + c + j * VL);
     for (size_t g = 0; g < n; g++, u++) {
         for (size_t part = 0; part < (halves ? 2 : 1); part++) {
             const struct gemm_part *const p = &u->part[part];
@@ -371,12 +372,21 @@ TEG_INLINE void gemm_tile(const size_t mr, const bool wide, const bool halves, c
             f_store(sums + m * COLUMNS + c + j * VL, acc[m][j]);
 }
 
+/* A tile of few rows waits for its own sums: the last rows go half and half rather than six and two. */
+TEG_INLINE size_t tile_rows(size_t left)
+{
+    if (left <= GEMM_MR)
+        return left;
+    return left < GEMM_MR + GEMM_MR / 2 ? (left + 1) / 2 : GEMM_MR;
+}
+
 /* All rows of a block over the units, for one kind of group. */
 TEG_INLINE void gemm_rows_over(const bool wide, const bool halves, const bool minimums, const struct gemm_unit *u,
                                size_t n, struct gemm_rows rows, size_t n_rows, float *sums)
 {
-    for (size_t m = 0; m < n_rows; m += GEMM_MR, sums += GEMM_MR * COLUMNS) {
-        const size_t mr = n_rows - m < GEMM_MR ? n_rows - m : GEMM_MR;
+    size_t mr;
+    for (size_t left = n_rows; left > 0; left -= mr, sums += mr * COLUMNS) {
+        mr = tile_rows(left);
         for (size_t i = 0; i < rows.next_lines; i++, rows.next += GEMM_LINE)
             __builtin_prefetch(rows.next, 0, 2);
         for (size_t c = 0; c < COLUMNS; c += NV * VL) {
@@ -405,7 +415,7 @@ TEG_INLINE void gemm_rows_over(const bool wide, const bool halves, const bool mi
                 break;
             }
         }
-        rows.x = (const struct gemm_group *)(const void *)((const char *)rows.x + GEMM_MR * rows.stride_bytes);
+        rows.x = (const struct gemm_group *)(const void *)((const char *)rows.x + mr * rows.stride_bytes);
     }
 }
 
@@ -691,7 +701,7 @@ static void gemm_step(const struct gemm_shape *s, const struct gemm_weight *w, s
     const uint8_t *const panels = w->panels + panel * w->panel_bytes;
     const struct gemm_rows rows = {(const struct gemm_group *)(const void *)x + g, s->row_stride,
                                    panels + w->group_bytes * (g + most),
-                                   tiles > 1 ? (bytes / GEMM_LINE + tiles - 1) / tiles : 0};
+                                   tiles > 1 ? (bytes / GEMM_LINE + tiles - 1) / tiles : 0, pass == 0 && g == 0};
     w->kind->unpack(w->form, pass, panels, g, n, s->units);
     w->kind->rows(s->units, n, rows, s->n_rows, sums);
 }
@@ -700,7 +710,6 @@ static void gemm_step(const struct gemm_shape *s, const struct gemm_weight *w, s
 static void gemm_many(const struct gemm_shape *s, const struct gemm_weight *w, size_t panel, const char *x, float *sums)
 {
     const size_t most = s->n_groups <= GEMM_MOST_UNITS ? GEMM_MOST_UNITS : GEMM_UNITS;
-    memset(sums, 0, s->n_rows * COLUMNS * sizeof *sums);
     for (size_t pass = 0; pass < w->kind->passes; pass++)
         for (size_t g = 0; g < s->n_groups; g += most)
             gemm_step(s, w, pass, panel, x, g, most, sums);
@@ -714,7 +723,6 @@ static void gemm_few(const struct gemm_shape *s, const struct gemm_weight *w, si
                      float *sums)
 {
     const uint8_t *const ahead = w->panels + panel * w->panel_bytes + GEMM_AHEAD * w->group_bytes;
-    memset(sums, 0, n * s->n_rows * COLUMNS * sizeof *sums);
     for (size_t pass = 0; pass < w->kind->passes; pass++)
         for (size_t g = 0; g < s->n_groups; g++)
             for (size_t i = 0; i < n; i++) {
