@@ -8,11 +8,11 @@
 #define TEG_MIL_IMPL_H
 
 #include "base/check.h"
+#include "base/wire.h"
 #include "format/mlpackage.h"
 #include "mil/names.h"
 #include "mil/program.h"
 #include "mil/type.h"
-#include "mil/wire.h"
 
 /* Deeper is refused. Types and values nest by recursion, blocks too; real programs have 3 and 4. */
 enum { TEG_MIL_MAX_TYPE_DEPTH = 16, TEG_MIL_MAX_VALUE_DEPTH = 16, TEG_MIL_MAX_BLOCK_DEPTH = 32 };

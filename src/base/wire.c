@@ -1,5 +1,5 @@
-/* mil/wire.c: see wire.h. The invariant: no function here reads past its span or returns one that leaves it. */
-#include "mil/wire.h"
+/* base/wire.c: see wire.h. The invariant: no function here reads past its span or returns one that leaves it. */
+#include "base/wire.h"
 
 bool teg_wire_varint(struct teg_cursor *c, uint64_t *value)
 {

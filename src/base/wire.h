@@ -1,4 +1,4 @@
-/* mil/wire.h: protobuf's wire format, read in place.
+/* base/wire.h: protobuf's wire format, read in place.
  *
  * A message is a span of the mapped file. teg_wire_read goes once over its fields, checks that every one of them lies
  * whole inside the span, and by a table puts what it knows into a struct: a number, a span (string, bytes, message), or
@@ -7,8 +7,8 @@
  *
  * Not taken: generated code (protobuf-c). It unpacks everything before anybody looks at it, recursively, copies every
  * immediate of a model's hundred megabytes, knows no positions for messages, and needs a compiler at build time. */
-#ifndef TEG_MIL_WIRE_H
-#define TEG_MIL_WIRE_H
+#ifndef TEG_BASE_WIRE_H
+#define TEG_BASE_WIRE_H
 
 #include <stddef.h>
 
