@@ -24,7 +24,7 @@ struct cli_model_args {
 #define CLI_TOKENIZER_OPTION(args, field)                                                                              \
     {                                                                                                                  \
         .name = "tokenizer", .type = CLI_TEXT, .offset = offsetof(args, field.tokenizer), .placeholder = "FILE",       \
-        .help = "use this tokenizer.json or GGUF instead of the model's own tokenizer"                                 \
+        .help = "use this tokenizer.json, tokenizer.model or GGUF instead of the model's own tokenizer"                \
     }
 #define CLI_PROGRESS_OPTION(args, field)                                                                               \
     {                                                                                                                  \

@@ -128,9 +128,10 @@ struct teg_model_options {
     size_t size;
     const struct teg_allocator *allocator; /* NULL: malloc; must outlive the model and its sessions */
     enum teg_mode mode;
-    bool vocab_only;            /* read metadata and tokenizer only; sessions cannot be made */
-    const char *tokenizer_path; /* a tokenizer.json or GGUF that replaces the model's own; NULL: the model's own */
-    teg_progress_fn progress;   /* called while loading, units are bytes; may be NULL */
+    bool vocab_only; /* read metadata and tokenizer only; sessions cannot be made */
+    const char
+        *tokenizer_path; /* a tokenizer.json, tokenizer.model or GGUF instead of the model's own, which NULL means */
+    teg_progress_fn progress; /* called while loading, units are bytes; may be NULL */
     void *progress_ctx;
     const char *target; /* packages: "iOS17", "macOS15", …: fail where the package needs a newer system; NULL: any */
     /* A folder (made where it is missing) that keeps packed weights: fast mode writes them there once, one file for

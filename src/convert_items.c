@@ -46,7 +46,15 @@ static enum teg_status add_files(struct teg_convert_input *in, const char *path,
         return add_file(in, path, "tokenizer.gguf", "Tokenizer (GGUF metadata)", err);
     const char *const config = teg_arena_printf(&in->arena, "%.*stokenizer_config.json", n, path);
     const char *const template = teg_arena_printf(&in->arena, "%.*schat_template.jinja", n, path);
-    TRY(add_file(in, path, "tokenizer.json", "Tokenizer", err));
+    if (teg_tok_is_sentencepiece(path)) {
+        const char *const added = teg_arena_printf(&in->arena, "%.*sadded_tokens.json", n, path);
+        const char *const map = teg_arena_printf(&in->arena, "%.*sspecial_tokens_map.json", n, path);
+        TRY(add_file(in, path, "tokenizer.model", "Tokenizer (SentencePiece)", err));
+        TRY(add_file(in, added, "added_tokens.json", "Added tokens", err));
+        TRY(add_file(in, map, "special_tokens_map.json", "Special tokens", err));
+    } else {
+        TRY(add_file(in, path, "tokenizer.json", "Tokenizer", err));
+    }
     TRY(add_file(in, config, "tokenizer_config.json", "Tokenizer options", err));
     return add_file(in, template, "chat_template.jinja", "Chat template", err);
 }

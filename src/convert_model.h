@@ -13,7 +13,7 @@
 #include "quant/policy.h"
 #include "tok/tok.h"
 
-enum { TEG_CONVERT_MOST_ITEMS = 4 };
+enum { TEG_CONVERT_MOST_ITEMS = 8 };
 
 /* The model that is converted; all of it goes with `arena`, `source`, `program`, `tok`. */
 struct teg_convert_input {

@@ -176,14 +176,19 @@ enum teg_status teg_package_names(const struct teg_mil_program *program, const s
 
 const char *teg_package_tokenizer(struct teg_arena *arena, const char *path)
 {
-    static const char *const places[] = {"tokenizer.json", "Data/tegula/tokenizer.json", "Data/tegula/tokenizer.gguf"};
+    static const char *const places[] = {"tokenizer.json", "tokenizer.model", "Data/tegula/tokenizer.json",
+                                         "Data/tegula/tokenizer.model", "Data/tegula/tokenizer.gguf"};
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
         const char *const in = teg_arena_printf(arena, "%.*s/%s", (int)trimmed(path), path, places[i]);
         if (in && access(in, R_OK) == 0)
             return in;
     }
-    const char *const beside = teg_arena_printf(arena, "%.*stokenizer.json", (int)folder_bytes(path), path);
-    return beside && access(beside, R_OK) == 0 ? beside : NULL;
+    for (size_t i = 0; i < 2; i++) {
+        const char *const beside = teg_arena_printf(arena, "%.*s%s", (int)folder_bytes(path), path, places[i]);
+        if (beside && access(beside, R_OK) == 0)
+            return beside;
+    }
+    return NULL;
 }
 
 enum teg_status teg_package_open_tokenizer(const char *path, const char *tokenizer,

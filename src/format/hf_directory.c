@@ -4,7 +4,7 @@
  *     generation_config.json           optional; "generation_config.KEY"
  *     model.safetensors                all tensors, or
  *     model.safetensors.index.json     {"weight_map": {"TENSOR": "FILE", …}}: tensors in several files here
- *     tokenizer.json, tokenizer_config.json, chat_template.jinja   optional; only their paths are taken
+ *     tokenizer.json (else tokenizer.model), tokenizer_config.json, chat_template.jinja   optional; paths only
  *
  * Invariant: only files directly in the directory are opened (a name with a slash is refused), each once, and every
  * tensor of the index is in the file that the index names. Taking whatever *.safetensors lie there was not done: a
@@ -261,6 +261,8 @@ enum teg_status teg_hf_directory_read(struct teg_source *source, bool need_tenso
              source->path);
     TRY(read_config(source, config, err));
     TRY(path_if_there(source, "tokenizer.json", &source->tokenizer_path, err));
+    if (!source->tokenizer_path)
+        TRY(path_if_there(source, "tokenizer.model", &source->tokenizer_path, err));
     TRY(path_if_there(source, "tokenizer_config.json", &source->tokenizer_config_path, err));
     TRY(path_if_there(source, "chat_template.jinja", &source->chat_template_path, err));
     return need_tensors ? read_weights(source, err) : TEG_OK;

@@ -71,7 +71,7 @@ struct teg_source {
     struct teg_meta *metas; /* GGUF: its key-value pairs; safetensors: config.json's top level, then
                              * generation_config.json's as "generation_config.KEY" */
     size_t n_metas;
-    const char *tokenizer_path;        /* safetensors: the directory's tokenizer.json, NULL when absent */
+    const char *tokenizer_path;        /* safetensors: the directory's tokenizer.json, else tokenizer.model, or NULL */
     const char *tokenizer_config_path; /* and tokenizer_config.json (chat template, special tokens) */
     const char *chat_template_path;    /* and chat_template.jinja */
     struct teg_source_impl *impl;      /* maps and hash tables */

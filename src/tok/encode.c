@@ -47,15 +47,16 @@ static enum teg_status encode_segment(struct teg_encoder *e, const char *text, s
 {
     if (!n_bytes)
         return TEG_OK;
+    e->first = first;
     TRY(teg_normal_run(&e->tok->normal, e, text, n_bytes, &text, &n_bytes, err));
     size_t from = 0;
     struct teg_special_match m;
     while (teg_specials_next(&e->tok->normalized, text, n_bytes, from, e->control, &m)) {
-        TRY(teg_pretok_run(e, text + from, m.start - from, first && from == 0, err));
+        TRY(teg_pretok_run(e, text + from, m.start - from, e->first && from == 0, err));
         teg_encoder_emit(e, m.id);
         from = m.end;
     }
-    return teg_pretok_run(e, text + from, n_bytes - from, first && from == 0, err);
+    return teg_pretok_run(e, text + from, n_bytes - from, e->first && from == 0, err);
 }
 
 static enum teg_status encode_text(struct teg_encoder *e, const char *text, size_t n_bytes, struct teg_error *err)
@@ -106,11 +107,13 @@ static enum teg_status encode_all(struct teg_encoder *e, const char *text, size_
 static void encoder_free(struct teg_encoder *e)
 {
     teg_merge_scratch_free(e);
+    teg_lattice_scratch_free(e);
     teg_regex_scratch_free(e);
     teg_buf_free(&e->clean);
     teg_buf_free(&e->normal);
     teg_buf_free(&e->other);
-    teg_buf_free(&e->marked);
+    for (size_t i = 0; i < TEG_PRETOK_MAX_STEPS; i++)
+        teg_buf_free(&e->marked[i]);
     teg_buf_free(&e->lettered);
     teg_buf_free(&e->word);
 }

@@ -113,6 +113,82 @@ static enum teg_status normal_nfkd(struct reader *r, const json_t *json)
     return add_normal(r, (struct teg_normal_step){.kind = TEG_NORMAL_NFKD});
 }
 
+/* {"precompiled_charsmap": base64}; null and "" are no rules. */
+static enum teg_status normal_precompiled(struct reader *r, const json_t *json)
+{
+    const json_t *const text = json_object_get(json, "precompiled_charsmap");
+    const size_t n = json_string_length(text);
+    struct teg_charsmap *const map = teg_arena_array(&r->tok->arena, 1, sizeof *map);
+    uint8_t *const blob = teg_arena_array(&r->tok->arena, n / 4 + 1, 3);
+    size_t n_blob = 0;
+    if (!map || !blob)
+        return teg_base_fail_memory(r->err, "a tokenizer component", n);
+    if (!n)
+        return TEG_OK;
+    if (!teg_base64_decode((struct teg_string){json_string_value(text), n}, blob, &n_blob))
+        FAIL(r->err, TEG_ERR_FORMAT,
+             WHERE ": %s: Precompiled: expected precompiled_charsmap in base64, found something else; download the "
+                   "file again",
+             r->path);
+    const char *const where = teg_arena_printf(&r->tok->arena, WHERE ": %s", r->path);
+    TRY(teg_charsmap_open(map, (struct teg_span){blob, n_blob}, where ? where : WHERE, r->err));
+    return add_normal(r, (struct teg_normal_step){.kind = TEG_NORMAL_CHARSMAP, .map = map});
+}
+
+static enum teg_status normal_lowercase(struct reader *r, const json_t *json)
+{
+    (void)json;
+    return add_normal(r, (struct teg_normal_step){.kind = TEG_NORMAL_LOWERCASE});
+}
+
+static enum teg_status normal_strip_accents(struct reader *r, const json_t *json)
+{
+    (void)json;
+    return add_normal(r, (struct teg_normal_step){.kind = TEG_NORMAL_STRIP_MARKS});
+}
+
+static enum teg_status normal_nmt(struct reader *r, const json_t *json)
+{
+    (void)json;
+    return add_normal(r, (struct teg_normal_step){.kind = TEG_NORMAL_NMT});
+}
+
+static enum teg_status normal_strip(struct reader *r, const json_t *json)
+{
+    if (flag_of(json, "strip_left", true))
+        TRY(add_normal(r, (struct teg_normal_step){.kind = TEG_NORMAL_STRIP_LEFT}));
+    if (flag_of(json, "strip_right", true))
+        TRY(add_normal(r, (struct teg_normal_step){.kind = TEG_NORMAL_STRIP_RIGHT}));
+    return TEG_OK;
+}
+
+static enum teg_status normal_byte_level(struct reader *r, const json_t *json)
+{
+    (void)json;
+    r->tok->letters = true;
+    return add_normal(r, (struct teg_normal_step){.kind = TEG_NORMAL_LETTERS});
+}
+
+static enum teg_status normal_bert(struct reader *r, const json_t *json)
+{
+    const bool lowercase = flag_of(json, "lowercase", true);
+    const bool strip = flag_of(json, "strip_accents", lowercase); /* null follows lowercase */
+    const struct {
+        bool wanted;
+        enum teg_normal_kind kind;
+    } steps[] = {
+        {flag_of(json, "clean_text", true), TEG_NORMAL_CLEAN},
+        {flag_of(json, "handle_chinese_chars", true), TEG_NORMAL_SPACE_IDEOGRAMS},
+        {strip, TEG_NORMAL_NFD},
+        {strip, TEG_NORMAL_STRIP_ACCENTS},
+        {lowercase, TEG_NORMAL_LOWERCASE},
+    };
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
+        if (steps[i].wanted)
+            TRY(add_normal(r, (struct teg_normal_step){.kind = steps[i].kind}));
+    return TEG_OK;
+}
+
 static enum teg_status normal_prepend(struct reader *r, const json_t *json)
 {
     struct teg_normal_step step = {.kind = TEG_NORMAL_PREPEND};
@@ -158,8 +234,20 @@ static enum teg_status normal_replace(struct reader *r, const json_t *json)
 static enum teg_status read_normalizer(struct reader *r, const json_t *json)
 {
     static const struct component table[] = {
-        {"Sequence", normal_sequence}, {"NFC", normal_nfc},         {"NFD", normal_nfd},         {"NFKC", normal_nfkc},
-        {"NFKD", normal_nfkd},         {"Prepend", normal_prepend}, {"Replace", normal_replace},
+        {"Sequence", normal_sequence},
+        {"NFC", normal_nfc},
+        {"NFD", normal_nfd},
+        {"NFKC", normal_nfkc},
+        {"NFKD", normal_nfkd},
+        {"Prepend", normal_prepend},
+        {"Replace", normal_replace},
+        {"Precompiled", normal_precompiled},
+        {"Lowercase", normal_lowercase},
+        {"StripAccents", normal_strip_accents},
+        {"Strip", normal_strip},
+        {"Nmt", normal_nmt},
+        {"BertNormalizer", normal_bert},
+        {"ByteLevel", normal_byte_level},
     };
     return dispatch(r, json, table, sizeof table / sizeof *table, "normalizer");
 }
@@ -223,23 +311,11 @@ static enum teg_status pre_split(struct reader *r, const json_t *json)
     return add_step(r, json_string_value(text), literal, split, flag_of(json, "invert", false));
 }
 
-/* A space in front of a segment. It is put there before any step, so a component that wants it later is refused. */
-static enum teg_status add_prefix(struct reader *r, const json_t *json, enum teg_prefix prefix)
-{
-    if (prefix != TEG_PREFIX_NEVER && r->tok->pretok.n_steps)
-        FAIL(r->err, TEG_ERR_UNSUPPORTED,
-             WHERE ": %s: pre_tokenizer: expected %s with a leading space to come first, found it after other steps",
-             r->path, string_of(json, "type"));
-    r->tok->pretok.prefix = prefix;
-    r->tok->pretok.prefix_if_missing = true;
-    return TEG_OK;
-}
-
 static enum teg_status pre_byte_level(struct reader *r, const json_t *json)
 {
-    r->tok->kind = TEG_TOK_BYTES;
+    r->tok->letters = true;
     if (flag_of(json, "add_prefix_space", true))
-        TRY(add_prefix(r, json, TEG_PREFIX_ALWAYS));
+        TRY(teg_pretok_add_spaces(&r->tok->pretok, TEG_PREFIX_ALWAYS, false, WHERE ": pre_tokenizer", r->err));
     if (flag_of(json, "use_regex", true))
         TRY(add_step(r, TEG_PATTERN_GPT2, false, TEG_SPLIT_ISOLATED, false));
     r->tok->pretok.letters = true;
@@ -260,8 +336,8 @@ static enum teg_status pre_metaspace(struct reader *r, const json_t *json)
         prefix = TEG_PREFIX_NEVER;
     else if (strcmp(scheme, "always") == 0)
         prefix = TEG_PREFIX_ALWAYS;
-    TRY(add_prefix(r, json, prefix));
-    r->tok->pretok.mark_spaces = r->tok->marks_spaces = true;
+    TRY(teg_pretok_add_spaces(&r->tok->pretok, prefix, true, WHERE ": pre_tokenizer", r->err));
+    r->tok->marks_spaces = true;
     r->tok->strips = prefix;
     return flag_of(json, "split", true) ? add_step(r, TEG_SPACE_MARK, true, TEG_SPLIT_NEXT, false) : TEG_OK;
 }
@@ -272,11 +348,13 @@ static enum teg_status pre_digits(struct reader *r, const json_t *json)
     return add_step(r, "\\p{N}", false, each ? TEG_SPLIT_ISOLATED : TEG_SPLIT_CONTIGUOUS, false);
 }
 
+#define PUNCTUATION "[\\p{P}$+<=>\\^`|~]" /* Unicode's, and what ASCII calls so */
+
 static enum teg_status pre_punctuation(struct reader *r, const json_t *json)
 {
     enum teg_split split;
     TRY(read_behavior(r, json, TEG_SPLIT_ISOLATED, &split));
-    return add_step(r, "[\\p{P}$+<=>\\^`|~]", false, split, false); /* Unicode's, and what ASCII calls so */
+    return add_step(r, PUNCTUATION, false, split, false);
 }
 
 /* \w of the regular expressions that this component is made with: wider than that of a Split pattern. */
@@ -294,6 +372,20 @@ static enum teg_status pre_whitespace_split(struct reader *r, const json_t *json
     return add_step(r, "\\s", false, TEG_SPLIT_REMOVED, false);
 }
 
+static enum teg_status pre_bert(struct reader *r, const json_t *json)
+{
+    TRY(pre_whitespace_split(r, json));
+    return add_step(r, PUNCTUATION, false, TEG_SPLIT_ISOLATED, false);
+}
+
+static enum teg_status pre_delimiter(struct reader *r, const json_t *json)
+{
+    const char *const delimiter = string_of(json, "delimiter");
+    if (!*delimiter)
+        FAIL(r->err, TEG_ERR_FORMAT, WHERE ": %s: CharDelimiterSplit: expected a delimiter, found none", r->path);
+    return add_step(r, delimiter, true, TEG_SPLIT_REMOVED, false);
+}
+
 static enum teg_status read_pretokenizer(struct reader *r, const json_t *json)
 {
     static const struct component table[] = {
@@ -301,6 +393,7 @@ static enum teg_status read_pretokenizer(struct reader *r, const json_t *json)
         {"ByteLevel", pre_byte_level},  {"Metaspace", pre_metaspace},
         {"Digits", pre_digits},         {"Punctuation", pre_punctuation},
         {"Whitespace", pre_whitespace}, {"WhitespaceSplit", pre_whitespace_split},
+        {"BertPreTokenizer", pre_bert}, {"CharDelimiterSplit", pre_delimiter},
     };
     return dispatch(r, json, table, sizeof table / sizeof *table, "pre_tokenizer");
 }

@@ -159,8 +159,7 @@ static void merge_all(struct teg_encoder *e, const char *word, uint32_t n)
     }
 }
 
-/* A symbol outside the vocabulary: its bytes, or the unknown token, or nothing where the vocabulary has neither. */
-static void emit_unknown(struct teg_encoder *e, const char *text, size_t n_bytes)
+void teg_emit_unknown(struct teg_encoder *e, const char *text, size_t n_bytes)
 {
     const struct teg_tok *const tok = e->tok;
     if (tok->byte_fallback) {
@@ -208,7 +207,7 @@ enum teg_status teg_merge_word(struct teg_encoder *e, const char *word, size_t n
     merge_all(e, word, n);
     for (uint32_t at = 0; at < n; at = e->symbols[at].next) {
         if (e->symbols[at].id < 0) {
-            emit_unknown(e, word + at, e->symbols[at].next - at);
+            teg_emit_unknown(e, word + at, e->symbols[at].next - at);
             continue;
         }
         teg_encoder_emit(e, e->symbols[at].id);

@@ -100,6 +100,85 @@ static enum teg_status replace_regex(const struct teg_normal_step *step, struct 
     return TEG_OK;
 }
 
+/* SentencePiece's normalizer: rules, then spaces. A space is only taken from the front of what a rule gives, as there.
+ */
+static void sentence(const struct teg_sentence *s, bool first, struct teg_buf *out, const char *text, size_t n_bytes,
+                     size_t limit_bytes)
+{
+    const char *const space = s->escape ? TEG_SPACE_MARK : " ";
+    const size_t n_space = strlen(space);
+    const bool adds = s->prefix == TEG_PREFIX_ALWAYS || (s->prefix == TEG_PREFIX_FIRST && first);
+    bool after_space = s->remove_extra, some = !s->remove_extra; /* more than spaces */
+    if (adds && !s->suffix)
+        teg_buf_append(out, space, n_space);
+    struct teg_special_match kept = {.start = 0};
+    bool any = teg_specials_next(&s->kept, text, n_bytes, 0, true, &kept);
+    for (size_t i = 0; i < n_bytes && out->n_bytes <= limit_bytes && !out->failed;) {
+        struct teg_string to;
+        if (any && kept.start < i) /* a rule went over it */
+            any = teg_specials_next(&s->kept, text, n_bytes, i, true, &kept);
+        if (any && kept.start == i) {
+            to = (struct teg_string){text + i, kept.end - i};
+            i = kept.end;
+        } else {
+            i += teg_charsmap_next(&s->map, text + i, n_bytes - i, &to);
+        }
+        some = some || to.n_bytes != 1 || to.bytes[0] != ' ';
+        while (after_space && to.n_bytes && to.bytes[0] == ' ')
+            to = (struct teg_string){to.bytes + 1, to.n_bytes - 1};
+        for (size_t k = 0; k < to.n_bytes; k++)
+            if (to.bytes[k] == ' ')
+                teg_buf_append(out, space, n_space);
+            else
+                teg_buf_append(out, to.bytes + k, 1);
+        if (to.n_bytes)
+            after_space = s->remove_extra && to.bytes[to.n_bytes - 1] == ' ';
+    }
+    while (s->remove_extra && out->n_bytes >= n_space &&
+           memcmp(out->bytes + out->n_bytes - n_space, space, n_space) == 0)
+        out->n_bytes -= n_space;
+    if (adds && s->suffix && some)
+        teg_buf_append(out, space, n_space);
+}
+
+/* Does the step take the first character away? Then what it leaves is not at the start of the text, says the
+ * tokenizers library, and a prefix for that place is not written. */
+static bool drops_first(enum teg_normal_kind kind, struct teg_buf *out, const char *text, size_t n_bytes)
+{
+    size_t n;
+    (void)teg_char_at(text, &n);
+    const bool drops = teg_normal_chars(kind, out, text, teg_min(n, n_bytes)) && !out->n_bytes;
+    out->n_bytes = 0;
+    return drops;
+}
+
+static enum teg_status run_step(const struct teg_normal_step *step, struct teg_encoder *e, struct teg_buf *out,
+                                const char *text, size_t n_bytes, size_t limit, struct teg_error *err)
+{
+    switch (step->kind) {
+    case TEG_NORMAL_PREPEND:
+        teg_buf_append(out, step->content.bytes, step->content.n_bytes);
+        teg_buf_append(out, text, n_bytes);
+        return TEG_OK;
+    case TEG_NORMAL_REPLACE:
+        if (step->regex)
+            return replace_regex(step, e, out, text, n_bytes, limit, err);
+        replace_text(step, out, text, n_bytes, limit);
+        return TEG_OK;
+    case TEG_NORMAL_CHARSMAP:
+        teg_charsmap_apply(step->map, out, text, n_bytes, limit);
+        return TEG_OK;
+    case TEG_NORMAL_SENTENCE:
+        sentence(step->sentence, e->first, out, text, n_bytes, limit);
+        return TEG_OK;
+    default:
+        e->first = e->first && !drops_first(step->kind, out, text, n_bytes);
+        if (!teg_normal_chars(step->kind, out, text, n_bytes))
+            unicode_form(step->kind, out, text, n_bytes);
+        return TEG_OK;
+    }
+}
+
 enum teg_status teg_normal_run(const struct teg_normal *normal, struct teg_encoder *e, const char *text, size_t n_bytes,
                                const char **result, size_t *n_result, struct teg_error *err)
 {
@@ -108,16 +187,7 @@ enum teg_status teg_normal_run(const struct teg_normal *normal, struct teg_encod
     for (uint32_t i = 0; i < normal->n_steps && n_bytes; i++) {
         const struct teg_normal_step *const step = &normal->steps[i];
         out->n_bytes = 0;
-        if (step->kind == TEG_NORMAL_PREPEND) {
-            teg_buf_append(out, step->content.bytes, step->content.n_bytes);
-            teg_buf_append(out, text, n_bytes);
-        } else if (step->kind == TEG_NORMAL_REPLACE && step->regex) {
-            TRY(replace_regex(step, e, out, text, n_bytes, limit, err));
-        } else if (step->kind == TEG_NORMAL_REPLACE) {
-            replace_text(step, out, text, n_bytes, limit);
-        } else {
-            unicode_form(step->kind, out, text, n_bytes);
-        }
+        TRY(run_step(step, e, out, text, n_bytes, limit, err));
         if (out->failed)
             return teg_base_fail_memory(err, "normalizing the text", n_bytes);
         if (out->n_bytes > limit)

@@ -156,13 +156,31 @@ void teg_regex_free(struct teg_regex *regex)
         pcre2_code_free(regex->code); /* the machine code is not the arena's */
 }
 
+static enum teg_status next_step(struct teg_pretok *pretok, const char *where, struct teg_pretok_step **step,
+                                 struct teg_error *err)
+{
+    if (pretok->n_steps == TEG_PRETOK_MAX_STEPS)
+        FAIL(err, TEG_ERR_UNSUPPORTED, "%s: expected at most %d pre-tokenizer steps", where, TEG_PRETOK_MAX_STEPS);
+    *step = &pretok->steps[pretok->n_steps];
+    return TEG_OK;
+}
+
+enum teg_status teg_pretok_add_spaces(struct teg_pretok *pretok, enum teg_prefix prefix, bool mark_spaces,
+                                      const char *where, struct teg_error *err)
+{
+    struct teg_pretok_step *step;
+    TRY(next_step(pretok, where, &step, err));
+    *step = (struct teg_pretok_step){.prefix = prefix, .mark_spaces = mark_spaces, .letters = pretok->letters};
+    pretok->n_steps++;
+    return TEG_OK;
+}
+
 enum teg_status teg_pretok_add(struct teg_pretok *pretok, struct teg_arena *arena, const char *pattern, size_t n_bytes,
                                bool literal, enum teg_split split, bool invert, const char *where,
                                struct teg_error *err)
 {
-    if (pretok->n_steps == TEG_PRETOK_MAX_STEPS)
-        FAIL(err, TEG_ERR_UNSUPPORTED, "%s: expected at most %d pre-tokenizer steps", where, TEG_PRETOK_MAX_STEPS);
-    struct teg_pretok_step *const step = &pretok->steps[pretok->n_steps];
+    struct teg_pretok_step *step;
+    TRY(next_step(pretok, where, &step, err));
     TRY(teg_regex_new(arena, pattern, n_bytes, literal, where, &step->regex, err));
     step->split = split;
     step->invert = invert;
@@ -174,7 +192,7 @@ enum teg_status teg_pretok_add(struct teg_pretok *pretok, struct teg_arena *aren
 void teg_pretok_free(struct teg_pretok *pretok)
 {
     for (uint32_t i = 0; i < pretok->n_steps; i++)
-        teg_regex_free(pretok->steps[i].regex);
+        teg_regex_free(pretok->steps[i].regex); /* NULL is one that writes spaces */
 }
 
 /* ---- match ---- */
@@ -283,17 +301,18 @@ struct splitter {
     struct teg_encoder *e;
     const char *text;
     uint32_t step;
+    bool first; /* the text is at the start of what is encoded */
     bool holds;
     bool closed; /* PREVIOUS: `held` ends in a match and takes no other */
     struct piece held;
 };
 
-static enum teg_status run_steps(struct teg_encoder *e, uint32_t step, const char *text, size_t n_bytes,
+static enum teg_status run_steps(struct teg_encoder *e, uint32_t step, const char *text, size_t n_bytes, bool first,
                                  struct teg_error *err);
 
 static enum teg_status pass_on(const struct splitter *s, size_t start, size_t end, struct teg_error *err)
 {
-    return start < end ? run_steps(s->e, s->step + 1, s->text + start, end - start, err) : TEG_OK;
+    return start < end ? run_steps(s->e, s->step + 1, s->text + start, end - start, s->first && !start, err) : TEG_OK;
 }
 
 static enum teg_status flush(struct splitter *s, struct teg_error *err)
@@ -365,6 +384,8 @@ static enum teg_status run_split(struct splitter *s, size_t n_bytes, struct teg_
 static enum teg_status merge_words(struct teg_encoder *e, const char *text, size_t n_bytes, struct teg_error *err)
 {
     const struct teg_tok *const tok = e->tok;
+    if (tok->kind == TEG_TOK_UNIGRAM)
+        return teg_lattice_word(e, text, n_bytes, err);
     if (tok->kind == TEG_TOK_BYTES || tok->ignore_merges)
         return teg_merge_word(e, text, n_bytes, err);
     size_t start = 0;
@@ -390,7 +411,7 @@ static void append_letter(struct teg_buf *out, uint32_t letter)
 
 /* The remaining steps on a piece whose bytes are written as letters. */
 static enum teg_status run_on_letters(struct teg_encoder *e, uint32_t step, const char *text, size_t n_bytes,
-                                      struct teg_error *err)
+                                      bool first, struct teg_error *err)
 {
     e->lettered.n_bytes = 0;
     for (size_t i = 0; i < n_bytes; i++)
@@ -398,7 +419,7 @@ static enum teg_status run_on_letters(struct teg_encoder *e, uint32_t step, cons
     if (e->lettered.failed)
         return teg_base_fail_memory(err, "a piece of the text", n_bytes);
     e->letters = true;
-    const enum teg_status status = run_steps(e, step, e->lettered.bytes, e->lettered.n_bytes, err);
+    const enum teg_status status = run_steps(e, step, e->lettered.bytes, e->lettered.n_bytes, first, err);
     e->letters = false;
     return status;
 }
@@ -415,27 +436,19 @@ static enum teg_status merge_letters(struct teg_encoder *e, const char *text, si
     return teg_merge_word(e, e->word.bytes, e->word.n_bytes, err);
 }
 
-static enum teg_status run_steps(struct teg_encoder *e, uint32_t step, const char *text, size_t n_bytes,
-                                 struct teg_error *err)
+/* A step that writes spaces: as U+2581, and one in front where the piece has none. */
+static enum teg_status run_spaces(struct teg_encoder *e, uint32_t step, const char *text, size_t n_bytes, bool first,
+                                  struct teg_error *err)
 {
-    if (step == e->tok->pretok.n_steps)
-        return e->letters ? merge_letters(e, text, n_bytes, err) : merge_words(e, text, n_bytes, err);
-    if (e->tok->pretok.steps[step].letters && !e->letters)
-        return run_on_letters(e, step, text, n_bytes, err);
-    struct splitter s = {.e = e, .text = text, .step = step};
-    return run_split(&s, n_bytes, err);
-}
-
-/* Writes spaces as U+2581 and puts the one in front that a sentence start has. */
-static void rewrite(const struct teg_pretok *pretok, struct teg_buf *out, const char *text, size_t n_bytes, bool prefix)
-{
-    const char *const space = pretok->mark_spaces ? TEG_SPACE_MARK : " ";
+    const struct teg_pretok_step *const s = &e->tok->pretok.steps[step];
+    const char *const space = s->mark_spaces ? TEG_SPACE_MARK : " ";
     const size_t n_space = strlen(space);
-    if (prefix && pretok->prefix_if_missing)
-        prefix = text[0] != ' ' && !(n_bytes >= n_space && memcmp(text, space, n_space) == 0);
-    if (prefix)
+    struct teg_buf *const out = &e->marked[step];
+    out->n_bytes = 0;
+    if ((s->prefix == TEG_PREFIX_ALWAYS || (s->prefix == TEG_PREFIX_FIRST && first)) && text[0] != ' ' &&
+        !(n_bytes >= n_space && memcmp(text, space, n_space) == 0))
         teg_buf_append(out, space, n_space);
-    while (pretok->mark_spaces && n_bytes) {
+    while (s->mark_spaces && n_bytes) {
         const char *const at = memchr(text, ' ', n_bytes);
         const size_t n = at ? (size_t)(at - text) : n_bytes;
         teg_buf_append(out, text, n);
@@ -445,21 +458,31 @@ static void rewrite(const struct teg_pretok *pretok, struct teg_buf *out, const 
         n_bytes -= n + (at != NULL);
     }
     teg_buf_append(out, text, n_bytes);
+    if (out->failed)
+        return teg_base_fail_memory(err, "a segment of the text", n_bytes);
+    return run_steps(e, step + 1, out->bytes, out->n_bytes, first, err);
+}
+
+static enum teg_status run_steps(struct teg_encoder *e, uint32_t step, const char *text, size_t n_bytes, bool first,
+                                 struct teg_error *err)
+{
+    if (step == e->tok->pretok.n_steps) {
+        if (e->tok->pretok.letters && !e->letters && e->tok->kind != TEG_TOK_BYTES)
+            return run_on_letters(e, step, text, n_bytes, first, err);
+        e->last_unknown = false; /* unknown characters of two words do not fuse */
+        return e->letters && e->tok->kind == TEG_TOK_BYTES ? merge_letters(e, text, n_bytes, err)
+                                                           : merge_words(e, text, n_bytes, err);
+    }
+    if (e->tok->pretok.steps[step].letters && !e->letters)
+        return run_on_letters(e, step, text, n_bytes, first, err);
+    if (!e->tok->pretok.steps[step].regex)
+        return run_spaces(e, step, text, n_bytes, first, err);
+    struct splitter s = {.e = e, .text = text, .step = step, .first = first};
+    return run_split(&s, n_bytes, err);
 }
 
 enum teg_status teg_pretok_run(struct teg_encoder *e, const char *text, size_t n_bytes, bool first,
                                struct teg_error *err)
 {
-    const struct teg_pretok *const pretok = &e->tok->pretok;
-    e->last_unknown = false;
-    if (!n_bytes)
-        return TEG_OK;
-    const bool prefix = pretok->prefix == TEG_PREFIX_ALWAYS || (pretok->prefix == TEG_PREFIX_FIRST && first);
-    if (!prefix && !pretok->mark_spaces)
-        return run_steps(e, 0, text, n_bytes, err);
-    e->marked.n_bytes = 0;
-    rewrite(pretok, &e->marked, text, n_bytes, prefix);
-    if (e->marked.failed)
-        return teg_base_fail_memory(err, "a segment of the text", n_bytes);
-    return run_steps(e, 0, e->marked.bytes, e->marked.n_bytes, err);
+    return n_bytes ? run_steps(e, 0, text, n_bytes, first, err) : TEG_OK;
 }

@@ -84,16 +84,33 @@ enum teg_status teg_tok_index(struct teg_tok *tok, struct teg_error *err)
     return TEG_OK;
 }
 
-static bool is_gguf(const char *path)
+enum file_kind { FILE_JSON, FILE_GGUF, FILE_MODEL };
+
+/* By the first bytes; what cannot be read counts as JSON, whose reader says why. */
+static enum file_kind kind_of(const char *path)
 {
-    char magic[4] = "";
     struct teg_filemap map;
+    enum file_kind kind = FILE_JSON;
     if (teg_filemap_open(&map, path, "", NULL) != TEG_OK)
-        return false;
-    if (map.n_bytes >= 4)
-        memcpy(magic, map.bytes, 4);
+        return kind;
+    if (map.n_bytes >= 4 && memcmp(map.bytes, "GGUF", 4) == 0)
+        kind = FILE_GGUF;
+    else if (teg_tok_is_model((struct teg_span){map.bytes, map.n_bytes}))
+        kind = FILE_MODEL;
     teg_filemap_close(&map);
-    return memcmp(magic, "GGUF", 4) == 0;
+    return kind;
+}
+
+bool teg_tok_is_sentencepiece(const char *path)
+{
+    return kind_of(path) == FILE_MODEL;
+}
+
+enum teg_status teg_tok_from_file(struct teg_tok *tok, const char *path, const char *config_path,
+                                  const char *template_path, struct teg_error *err)
+{
+    return kind_of(path) == FILE_MODEL ? teg_tok_from_model(tok, path, config_path, template_path, err)
+                                       : teg_tok_from_hf(tok, path, config_path, template_path, err);
 }
 
 /* Ends that a safetensors directory's config.json and generation_config.json name. */
@@ -119,7 +136,7 @@ static int32_t id_from_config(const struct teg_tok *tok, const struct teg_source
 static enum teg_status open_into(struct teg_tok *tok, const struct teg_source *source, const char *path,
                                  const struct teg_allocator *allocator, struct teg_error *err)
 {
-    if (path && is_gguf(path)) {
+    if (path && kind_of(path) == FILE_GGUF) {
         TRY(teg_source_open(path, false, allocator, &tok->own_source, err));
         return teg_tok_from_gguf(tok, tok->own_source, err);
     }
@@ -127,11 +144,11 @@ static enum teg_status open_into(struct teg_tok *tok, const struct teg_source *s
         return teg_tok_from_gguf(tok, source, err);
     if (!path && !source->tokenizer_path)
         FAIL(err, TEG_ERR_UNSUPPORTED,
-             "cannot open the tokenizer: %s: expected a tokenizer.json, found none; give one with the option "
-             "tokenizer_path",
+             "cannot open the tokenizer: %s: expected a tokenizer.json or tokenizer.model, found none; give "
+             "one with the option tokenizer_path",
              source->path);
-    TRY(teg_tok_from_hf(tok, path ? path : source->tokenizer_path, source ? source->tokenizer_config_path : NULL,
-                        source ? source->chat_template_path : NULL, err));
+    TRY(teg_tok_from_file(tok, path ? path : source->tokenizer_path, source ? source->tokenizer_config_path : NULL,
+                          source ? source->chat_template_path : NULL, err));
     if (source && source->kind == TEG_SOURCE_SAFETENSORS) {
         if (tok->bos < 0)
             tok->bos = id_from_config(tok, source, "bos_token_id");
@@ -178,7 +195,8 @@ enum teg_status teg_tok_open_folder(const char *path, const struct teg_allocator
     struct teg_tok *made = NULL;
     allocator = teg_allocator_or_default(allocator);
     TRY(make(allocator, &made, err));
-    return finish(is_gguf(path) ? open_into(made, NULL, path, allocator, err) : teg_tok_read_folder(made, path, err),
+    return finish(kind_of(path) == FILE_GGUF ? open_into(made, NULL, path, allocator, err)
+                                             : teg_tok_read_folder(made, path, err),
                   made, tok);
 }
 
@@ -188,6 +206,14 @@ enum teg_status teg_tok_parse(struct teg_span json, struct teg_span config, cons
     struct teg_tok *made = NULL;
     TRY(make(teg_allocator_or_default(allocator), &made, err));
     return finish(teg_tok_from_json(made, json, config, path, err), made, tok);
+}
+
+enum teg_status teg_tok_parse_model(const struct teg_model_files *files, const struct teg_allocator *allocator,
+                                    struct teg_tok **tok, struct teg_error *err)
+{
+    struct teg_tok *made = NULL;
+    TRY(make(teg_allocator_or_default(allocator), &made, err));
+    return finish(teg_tok_from_model_bytes(made, files, err), made, tok);
 }
 
 void teg_tok_free(struct teg_tok *tok)
@@ -302,14 +328,14 @@ bool teg_tok_piece(const struct teg_tok *tok, int32_t id, struct teg_buf *out)
         return false;
     const struct teg_string text = tok->vocab.texts[id];
     const uint8_t type = tok->vocab.types[id];
-    if (is_control(type) || (tok->kind == TEG_TOK_BYTES && type == TEG_TOKEN_USER)) {
+    if (is_control(type) || (tok->letters && type == TEG_TOKEN_USER)) {
         teg_buf_append(out, text.bytes ? text.bytes : "", text.n_bytes);
         return true;
     }
     const int byte = type == TEG_TOKEN_BYTE ? byte_of(text) : -1;
     if (byte >= 0)
         teg_buf_append(out, &(char){(char)byte}, 1);
-    else if (tok->kind == TEG_TOK_BYTES)
+    else if (tok->letters)
         append_letters(out, text);
     else if (tok->marks_spaces)
         append_marked(out, text);

@@ -1,8 +1,9 @@
 /* tok/tok.h: bytes <-> token ids.
  *
- * A tokenizer is made from GGUF metadata (tokenizer.ggml.*) or from a Hugging Face tokenizer.json, and is immutable
- * after that. Two models of text: byte-level BPE (merge ranks, a pre-tokenizer splits first) and SentencePiece BPE
- * (scores, U+2581 for space, byte fallback). Special tokens are cut out of the text before either sees it. */
+ * A tokenizer is made from GGUF metadata (tokenizer.ggml.*), from a Hugging Face tokenizer.json or from SentencePiece's
+ * tokenizer.model, and is immutable after that. Three models of text: byte-level BPE (merge ranks, a pre-tokenizer
+ * splits first), SentencePiece BPE (scores, U+2581 for space, byte fallback) and unigram (the segmentation with the
+ * best sum of scores). Special tokens are cut out of the text before any of them sees it. */
 #ifndef TEG_TOK_TOK_H
 #define TEG_TOK_TOK_H
 
@@ -12,13 +13,16 @@
 
 struct teg_tok;
 
-/* From what the source holds: GGUF keys, or the safetensors directory's tokenizer.json (+ tokenizer_config.json).
- * `path` not NULL: from that file instead (a tokenizer.json or a GGUF); then source may be NULL. The tokenizer refers
- * to the source's token texts, so the source must outlive it. */
+/* Does the file look like SentencePiece's tokenizer.model? false also where it cannot be read. */
+bool teg_tok_is_sentencepiece(const char *path);
+/* From what the source holds: GGUF keys, or the safetensors directory's tokenizer.json or tokenizer.model (+
+ * tokenizer_config.json).
+ * `path` not NULL: from that file instead (a tokenizer.json, a tokenizer.model or a GGUF); then source may be NULL. The
+ * tokenizer refers to the source's token texts, so the source must outlive it. */
 enum teg_status teg_tok_open(const struct teg_source *source, const char *path, const struct teg_allocator *allocator,
                              struct teg_tok **tok, struct teg_error *err);
-/* A GGUF, or a tokenizer.json with what stands beside it (tokenizer_config.json, chat_template.jinja,
- * generation_config.json). */
+/* A GGUF, or a tokenizer.json or tokenizer.model with what stands beside it (tokenizer_config.json,
+ * chat_template.jinja, generation_config.json). */
 enum teg_status teg_tok_open_folder(const char *path, const struct teg_allocator *allocator, struct teg_tok **tok,
                                     struct teg_error *err);
 void teg_tok_free(struct teg_tok *tok);

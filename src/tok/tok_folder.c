@@ -1,6 +1,6 @@
-/* tok/tok_folder.c: a tokenizer.json with what stands beside it: tokenizer_config.json, chat_template.jinja and
- * generation_config.json, each of which may be absent. So a package that holds a model's tokenizer files behaves as the
- * model's own directory does. */
+/* tok/tok_folder.c: a tokenizer.json or tokenizer.model with what stands beside it: tokenizer_config.json,
+ * chat_template.jinja and generation_config.json, each of which may be absent. So a package that holds a model's
+ * tokenizer files behaves as the model's own directory does. */
 #include <string.h>
 #include <unistd.h>
 
@@ -8,8 +8,7 @@
 #include "format/json.h"
 #include "tok/tok_int.h"
 
-/* The path of a file beside, NULL where there is none. */
-static const char *beside(struct teg_tok *tok, const char *path, const char *name)
+const char *teg_tok_beside(struct teg_tok *tok, const char *path, const char *name)
 {
     const char *const slash = strrchr(path, '/');
     const char *const other = teg_arena_printf(&tok->arena, "%.*s%s", slash ? (int)(slash - path) + 1 : 0, path, name);
@@ -51,7 +50,8 @@ static enum teg_status open_ends(struct teg_tok *tok, const char *path, struct t
 
 enum teg_status teg_tok_read_folder(struct teg_tok *tok, const char *path, struct teg_error *err)
 {
-    TRY(teg_tok_from_hf(tok, path, beside(tok, path, "tokenizer_config.json"), beside(tok, path, "chat_template.jinja"),
-                        err));
-    return open_ends(tok, beside(tok, path, "generation_config.json"), err);
+    const char *const config = teg_tok_beside(tok, path, "tokenizer_config.json");
+    const char *const template = teg_tok_beside(tok, path, "chat_template.jinja");
+    TRY(teg_tok_from_file(tok, path, config, template, err));
+    return open_ends(tok, teg_tok_beside(tok, path, "generation_config.json"), err);
 }

@@ -2,7 +2,8 @@
  *
  * Token texts stay where the source has them: in the mapped file. A SentencePiece vocabulary ("llama") becomes the
  * same shape that its tokenizer.json would have: spaces replaced by U+2581, one put in front unless the file says
- * otherwise, specials in two sets. A byte-level one ("gpt2") gets its pre-tokenizer by name. */
+ * otherwise, specials in two sets. A unigram one ("t5") gets SentencePiece's own normalizer, a byte-level one ("gpt2")
+ * its pre-tokenizer by name. */
 #include <string.h>
 
 #include "tok/tok_int.h"
@@ -113,17 +114,6 @@ static enum teg_status read_merges(struct teg_tok *tok, const struct teg_source 
     return TEG_OK;
 }
 
-/* A score as a number that sorts the other way round, equal for equal scores: its float bits, made monotone. */
-static uint32_t rank_of_score(double score)
-{
-    const float f = (float)score;
-    uint32_t bits;
-    memcpy(&bits, &f, sizeof bits);
-    const uint32_t ascending = bits & 0x80000000u ? ~bits : bits | 0x80000000u;
-    const uint32_t rank = ~ascending;
-    return rank == TEG_NO_RANK ? TEG_NO_RANK - 1 : rank;
-}
-
 static enum teg_status read_scores(struct teg_tok *tok, const struct teg_source *source, struct teg_error *err)
 {
     const struct teg_meta *m;
@@ -132,13 +122,7 @@ static enum teg_status read_scores(struct teg_tok *tok, const struct teg_source 
         FAIL(err, TEG_ERR_FORMAT, WHERE ": %s: tokenizer.ggml.scores: expected an array of float, found none",
              source->path);
     TRY(same_length(tok, source, m, err));
-    uint32_t *const ranks = teg_arena_array(&tok->arena, m->n, sizeof *ranks);
-    if (!ranks)
-        return teg_base_fail_memory(err, "token scores", m->n * sizeof *ranks);
-    for (size_t i = 0; i < m->n; i++)
-        ranks[i] = rank_of_score(m->reals[i] == 0.0 ? 0.0 : m->reals[i]); /* -0 is 0 */
-    tok->score_rank = ranks;
-    return TEG_OK;
+    return teg_spm_scores(tok, m->reals, err);
 }
 
 /* ---- specials ---- */
@@ -152,60 +136,16 @@ static unsigned strip_flags(const struct teg_source *source, struct teg_string t
     return phi3 && !plain ? TEG_SPECIAL_RSTRIP : 0;
 }
 
-static bool has_space(struct teg_string s)
+/* One for each token. */
+static enum teg_status special_flags(struct teg_tok *tok, const struct teg_source *source, uint8_t **flags,
+                                     struct teg_error *err)
 {
-    return s.n_bytes &&
-           (memchr(s.bytes, ' ', s.n_bytes) || memmem(s.bytes, s.n_bytes, TEG_SPACE_MARK, TEG_SPACE_MARK_BYTES));
-}
-
-/* Does the text of this token appear in the text only once spaces are U+2581? */
-static bool is_normalized(const struct teg_tok *tok, size_t id)
-{
-    return tok->kind == TEG_TOK_SCORES && tok->vocab.types[id] == TEG_TOKEN_USER && has_space(tok->vocab.texts[id]);
-}
-
-static bool is_special(const struct teg_tok *tok, size_t id)
-{
-    const uint8_t type = tok->vocab.types[id];
-    return type == TEG_TOKEN_CONTROL || type == TEG_TOKEN_UNKNOWN || type == TEG_TOKEN_USER;
-}
-
-static enum teg_status marked(struct teg_tok *tok, struct teg_string text, struct teg_string *out,
-                              struct teg_error *err)
-{
-    char *const bytes = teg_arena_array(&tok->arena, text.n_bytes, TEG_SPACE_MARK_BYTES);
-    size_t n = 0;
-    if (!bytes)
-        return teg_base_fail_memory(err, "a special token", text.n_bytes);
-    for (size_t i = 0; i < text.n_bytes; i++) {
-        const size_t length = text.bytes[i] == ' ' ? TEG_SPACE_MARK_BYTES : 1;
-        memcpy(bytes + n, length > 1 ? TEG_SPACE_MARK : text.bytes + i, length);
-        n += length;
-    }
-    *out = (struct teg_string){bytes, n};
-    return TEG_OK;
-}
-
-static enum teg_status add_specials(struct teg_tok *tok, const struct teg_source *source, struct teg_error *err)
-{
-    size_t n_raw = 0, n_normalized = 0;
+    uint8_t *const made = teg_arena_array(&tok->arena, tok->vocab.n, 1);
+    if (!made)
+        return teg_base_fail_memory(err, "special tokens", tok->vocab.n);
     for (size_t id = 0; id < tok->vocab.n; id++)
-        if (is_special(tok, id))
-            *(is_normalized(tok, id) ? &n_normalized : &n_raw) += tok->vocab.texts[id].n_bytes;
-    TRY(teg_specials_reserve(&tok->raw, &tok->arena, n_raw, err));
-    TRY(teg_specials_reserve(&tok->normalized, &tok->arena, n_normalized * TEG_SPACE_MARK_BYTES, err));
-    for (size_t id = 0; id < tok->vocab.n; id++) {
-        struct teg_string text = tok->vocab.texts[id];
-        if (!is_special(tok, id) || !text.n_bytes)
-            continue;
-        const unsigned control = tok->vocab.types[id] == TEG_TOKEN_USER ? 0 : TEG_SPECIAL_CONTROL;
-        if (is_normalized(tok, id)) {
-            TRY(marked(tok, text, &text, err));
-            teg_specials_add(&tok->normalized, text, (int32_t)id, control);
-        } else {
-            teg_specials_add(&tok->raw, text, (int32_t)id, control | strip_flags(source, text));
-        }
-    }
+        made[id] = (uint8_t)strip_flags(source, tok->vocab.texts[id]);
+    *flags = made;
     return TEG_OK;
 }
 
@@ -234,24 +174,65 @@ static enum teg_status from_spm(struct teg_tok *tok, const struct teg_source *so
     return teg_tok_index(tok, err);
 }
 
+/* precompiled_charsmap is an array of bytes, which the source keeps as numbers. */
+static enum teg_status read_charsmap(struct teg_tok *tok, const struct teg_source *source, struct teg_charsmap *map,
+                                     struct teg_error *err)
+{
+    const struct teg_meta *m;
+    TRY(get(source, "tokenizer.ggml.precompiled_charsmap", TEG_META_ARRAY_INT, "array of u8", &m, err));
+    if (!m || !m->n)
+        return TEG_OK;
+    uint8_t *const blob = teg_arena_array(&tok->arena, m->n, 1);
+    if (!blob)
+        return teg_base_fail_memory(err, "the normalization rules", m->n);
+    for (size_t i = 0; i < m->n; i++)
+        blob[i] = (uint8_t)m->integers[i];
+    const char *const where = teg_arena_printf(&tok->arena, WHERE ": %s", source->path);
+    return teg_charsmap_open(map, (struct teg_span){blob, m->n}, where ? where : WHERE, err);
+}
+
+/* "t5": SentencePiece's unigram models, those of T5 and of language models alike. */
+static enum teg_status from_unigram(struct teg_tok *tok, const struct teg_source *source, bool *add_eos,
+                                    struct teg_error *err)
+{
+    bool prefix = false;
+    struct teg_sentence *const s = teg_arena_array(&tok->arena, 1, sizeof *s);
+    if (!s)
+        return teg_base_fail_memory(err, "the normalization rules", sizeof *s);
+    TRY(get_bool(source, "tokenizer.ggml.add_space_prefix", &prefix, err));
+    TRY(get_bool(source, "tokenizer.ggml.remove_extra_whitespaces", &s->remove_extra, err));
+    TRY(read_charsmap(tok, source, &s->map, err));
+    s->escape = true;
+    s->prefix = prefix ? TEG_PREFIX_ALWAYS : TEG_PREFIX_NEVER;
+    tok->normal.steps[tok->normal.n_steps++] = (struct teg_normal_step){.kind = TEG_NORMAL_SENTENCE, .sentence = s};
+    tok->kind = TEG_TOK_UNIGRAM;
+    tok->marks_spaces = tok->fuse_unknown = true;
+    tok->strips = s->prefix;
+    tok->eos = tok->vocab.n > 1 ? 1 : -1;
+    tok->unk = tok->vocab.n > 2 ? 2 : -1;
+    *add_eos = true;
+    TRY(teg_tok_index(tok, err));
+    return read_scores(tok, source, err);
+}
+
 static enum teg_status from_bpe(struct teg_tok *tok, const struct teg_source *source, bool *add_bos,
                                 struct teg_error *err)
 {
     struct teg_string pre = {"default", 7};
     TRY(get_string(source, "tokenizer.ggml.pre", &pre, err));
     tok->kind = TEG_TOK_BYTES;
+    tok->letters = true;
     TRY(teg_pretok_named(&tok->pretok, &tok->arena, pre.bytes, pre.n_bytes, &tok->ignore_merges, add_bos, err));
     TRY(teg_tok_index(tok, err));
     return read_merges(tok, source, err);
 }
 
-static enum teg_status read_ids(struct teg_tok *tok, const struct teg_source *source, bool add_bos,
+static enum teg_status read_ids(struct teg_tok *tok, const struct teg_source *source, bool add_bos, bool add_eos,
                                 struct teg_error *err)
 {
-    bool add_eos = false;
     TRY(get_id(tok, source, "tokenizer.ggml.bos_token_id", &tok->bos, err));
     TRY(get_id(tok, source, "tokenizer.ggml.eos_token_id", &tok->eos, err));
-    if (tok->kind == TEG_TOK_SCORES) /* a byte-level vocabulary's "unknown" is never written for a missing byte */
+    if (tok->kind != TEG_TOK_BYTES) /* a byte-level vocabulary's "unknown" is never written for a missing byte */
         TRY(get_id(tok, source, "tokenizer.ggml.unknown_token_id", &tok->unk, err));
     TRY(get_bool(source, "tokenizer.ggml.add_bos_token", &add_bos, err));
     TRY(get_bool(source, "tokenizer.ggml.add_eos_token", &add_eos, err));
@@ -269,19 +250,32 @@ static enum teg_status read_ids(struct teg_tok *tok, const struct teg_source *so
     return TEG_OK;
 }
 
+static enum teg_status read_model(struct teg_tok *tok, const struct teg_source *source, struct teg_string model,
+                                  struct teg_error *err)
+{
+    bool add_bos = false, add_eos = false;
+    TRY(read_tokens(tok, source, err));
+    if (is_text(model, "llama"))
+        TRY(from_spm(tok, source, &add_bos, err));
+    else if (is_text(model, "t5"))
+        TRY(from_unigram(tok, source, &add_eos, err));
+    else
+        TRY(from_bpe(tok, source, &add_bos, err));
+    return read_ids(tok, source, add_bos, add_eos, err);
+}
+
 enum teg_status teg_tok_from_gguf(struct teg_tok *tok, const struct teg_source *source, struct teg_error *err)
 {
     struct teg_string model = {"", 0};
-    bool add_bos = false;
+    uint8_t *flags = NULL;
     TRY(get_string(source, "tokenizer.ggml.model", &model, err));
-    const bool spm = is_text(model, "llama"), bpe = is_text(model, "gpt2");
-    if (!spm && !bpe)
+    if (!is_text(model, "llama") && !is_text(model, "gpt2") && !is_text(model, "t5"))
         FAIL(err, TEG_ERR_UNSUPPORTED,
-             WHERE ": %s: tokenizer.ggml.model: expected \"llama\" or \"gpt2\", found \"%.*s\"; give a tokenizer.json",
+             WHERE ": %s: tokenizer.ggml.model: expected \"llama\", \"gpt2\" or \"t5\", found \"%.*s\"; give a "
+                   "tokenizer.json",
              source->path, (int)(model.n_bytes < 64 ? model.n_bytes : 64), model.bytes);
-    TRY(read_tokens(tok, source, err));
-    TRY(spm ? from_spm(tok, source, &add_bos, err) : from_bpe(tok, source, &add_bos, err));
-    TRY(read_ids(tok, source, add_bos, err));
-    TRY(add_specials(tok, source, err));
+    TRY(read_model(tok, source, model, err));
+    TRY(special_flags(tok, source, &flags, err));
+    TRY(teg_tok_add_specials(tok, flags, err));
     return get_string(source, "tokenizer.chat_template", &tok->chat_template, err);
 }

@@ -3,12 +3,16 @@
  *     {"added_tokens":   [{"id","content","special","lstrip","rstrip","single_word","normalized"}, …],
  *      "normalizer":     …, "pre_tokenizer": …,                    (hf_steps.c)
  *      "post_processor": what stands before and after a text,
- *      "model":          {"type":"BPE", "vocab":{text: id}, "merges":["a b"] or [["a","b"]], …}}
+ *      "model":          {"type":"BPE", "vocab":{text: id}, "merges":["a b"] or [["a","b"]], …}
+ *                     or {"type":"Unigram", "vocab":[[text, score], …], "unk_id", …}}
  *
- * Only BPE models are read: those of language models since 2019. What the file says about decoding follows from the
- * rest and is not read. The JSON tree is freed again; token texts move into the tokenizer's arena as one block. */
+ * These are the models that language models come with; WordPiece and WordLevel are not read. What the file says about
+ * decoding follows from the rest and is not read. The JSON tree is freed again; token texts move into the tokenizer's
+ * arena as one block. */
 #include <jansson.h>
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/check.h"
@@ -22,6 +26,7 @@
 struct hf {
     struct teg_tok *tok;
     const json_t *root, *model, *vocab, *added;
+    double *scores; /* of an array of a vocabulary */
     const char *path;
     size_t n_bytes; /* of the file */
     struct teg_error *err;
@@ -50,13 +55,29 @@ static enum teg_status check_id(const struct hf *h, const json_t *json, const ch
     return TEG_OK;
 }
 
+/* [[text, score], …] */
+static enum teg_status measure_array(const struct hf *h, size_t *n_text_bytes)
+{
+    for (size_t i = 0; i < json_array_size(h->vocab); i++) {
+        const json_t *const item = json_array_get(h->vocab, i);
+        if (!json_is_string(json_array_get(item, 0)) || !json_is_number(json_array_get(item, 1)))
+            FAIL(h->err, TEG_ERR_FORMAT,
+                 WHERE ": %s: vocab item %zu: expected a text and a score, found something else; download the file "
+                       "again",
+                 h->path, i);
+        *n_text_bytes += json_string_length(json_array_get(item, 0));
+    }
+    return TEG_OK;
+}
+
 /* First pass: how many ids, how many bytes. */
 static enum teg_status measure(struct hf *h, size_t *n_ids, size_t *n_text_bytes)
 {
     const char *key;
     size_t key_bytes, i, id;
     json_t *value;
-    size_t n = 0, bytes = 0;
+    size_t n = json_array_size(h->vocab), bytes = 0;
+    TRY(measure_array(h, &bytes));
     json_object_keylen_foreach((json_t *)(uintptr_t)h->vocab, key, key_bytes, value)
     {
         TRY(check_id(h, value, "token", key, &id));
@@ -84,6 +105,43 @@ static bool is_byte_token(const char *text, size_t n_bytes)
     return n_bytes == 6 && memcmp(text, "<0x", 3) == 0 && text[5] == '>';
 }
 
+/* A score as the tokenizers library reads it: its JSON reader divides the digits by a power of ten, which for 16 and 17
+ * of them may be one bit off. Segmentations with equal sums are told apart by such bits, so the same is done here. */
+static double score_of(const json_t *json)
+{
+    const double value = json_number_value(json);
+    char text[40];
+    uint64_t digits = 0;
+    double power = 1;
+    int precision = 15;
+    do
+        (void)snprintf(text, sizeof text, "%.*g", precision, value < 0 ? -value : value);
+    while (strtod(text, NULL) != (value < 0 ? -value : value) && ++precision <= 17);
+    if (precision < 16 || strchr(text, 'e'))
+        return value;
+    bool behind_point = false;
+    for (const char *p = text; *p; p++) {
+        if (*p < '0' || *p > '9') {
+            behind_point = true; /* whatever the locale writes there */
+            continue;
+        }
+        digits = digits * 10 + (uint64_t)(*p - '0');
+        power *= behind_point ? 10 : 1;
+    }
+    const double read = (double)digits / power;
+    return value < 0 ? -read : read;
+}
+
+/* Puts a text of the vocabulary where it belongs; `at` is where its copy goes. Returns where the next one goes. */
+static char *put_text(const struct hf *h, struct teg_string *texts, uint8_t *types, size_t id, struct teg_string text,
+                      char *at)
+{
+    const bool is_byte = is_true(h->model, "byte_fallback") && is_byte_token(text.bytes, text.n_bytes);
+    texts[id] = (struct teg_string){memcpy(at, text.bytes, text.n_bytes), text.n_bytes};
+    types[id] = is_byte ? TEG_TOKEN_BYTE : TEG_TOKEN_NORMAL;
+    return at + text.n_bytes;
+}
+
 static enum teg_status read_vocab(struct hf *h)
 {
     size_t n = 0, n_text_bytes = 0;
@@ -92,19 +150,21 @@ static enum teg_status read_vocab(struct hf *h)
     struct teg_string *const texts = teg_arena_array(&h->tok->arena, n, sizeof *texts);
     uint8_t *const types = teg_arena_array(&h->tok->arena, n, 1);
     char *at = teg_arena_array(&h->tok->arena, n_text_bytes + 1, 1);
-    if (!texts || !types || !at)
+    h->scores = teg_arena_array(&h->tok->arena, json_array_size(h->vocab), sizeof *h->scores);
+    if (!texts || !types || !at || !h->scores)
         return teg_base_fail_memory(h->err, "the vocabulary", n * sizeof *texts + n_text_bytes);
     memset(types, TEG_TOKEN_UNUSED, n);
-    const bool byte_fallback = is_true(h->model, "byte_fallback");
     const char *key;
     size_t key_bytes, i;
     json_t *value;
     json_object_keylen_foreach((json_t *)(uintptr_t)h->vocab, key, key_bytes, value)
     {
-        const size_t id = (size_t)json_integer_value(value);
-        texts[id] = (struct teg_string){memcpy(at, key, key_bytes), key_bytes};
-        types[id] = byte_fallback && is_byte_token(key, key_bytes) ? TEG_TOKEN_BYTE : TEG_TOKEN_NORMAL;
-        at += key_bytes;
+        at = put_text(h, texts, types, (size_t)json_integer_value(value), (struct teg_string){key, key_bytes}, at);
+    }
+    for (i = 0; i < json_array_size(h->vocab); i++) {
+        const json_t *const item = json_array_get(h->vocab, i);
+        at = put_text(h, texts, types, i, text_of(json_array_get(item, 0)), at);
+        h->scores[i] = score_of(json_array_get(item, 1));
     }
     json_array_foreach(h->added, i, value)
     {
@@ -156,10 +216,14 @@ static enum teg_status read_merges(struct hf *h)
 static enum teg_status check_model(const struct hf *h)
 {
     const char *const type = json_string_value(json_object_get(h->model, "type"));
-    if (!json_is_object(h->vocab) || (type && strcmp(type, "BPE") != 0))
+    const bool bpe = json_is_object(h->vocab) && (!type || strcmp(type, "BPE") == 0);
+    const bool unigram = json_is_array(h->vocab) && (!type || strcmp(type, "Unigram") == 0);
+    if (!bpe && !unigram)
         FAIL(h->err, TEG_ERR_UNSUPPORTED,
-             WHERE ": %s: model.type: expected \"BPE\", found \"%.64s\"; use the model as GGUF", h->path,
-             type ? type : "none");
+             WHERE
+             ": %s: model.type: expected \"BPE\" or \"Unigram\" with its vocab, found \"%.64s\"; use the model as "
+             "GGUF",
+             h->path, type ? type : "none");
     static const char *const affixes[] = {"continuing_subword_prefix", "end_of_word_suffix"};
     for (size_t i = 0; i < sizeof affixes / sizeof *affixes; i++)
         if (json_string_length(json_object_get(h->model, affixes[i])))
@@ -168,22 +232,46 @@ static enum teg_status check_model(const struct hf *h)
     return TEG_OK;
 }
 
+static enum teg_status read_bpe(struct hf *h)
+{
+    const struct teg_string unk = text_of(json_object_get(h->model, "unk_token"));
+    TRY(read_merges(h));
+    h->tok->fuse_unknown = is_true(h->model, "fuse_unk");
+    h->tok->ignore_merges = is_true(h->model, "ignore_merges");
+    h->tok->unk = teg_vocab_find(&h->tok->vocab, unk.bytes, unk.n_bytes);
+    return TEG_OK;
+}
+
+static enum teg_status read_unigram(struct hf *h)
+{
+    struct teg_tok *const tok = h->tok;
+    const json_t *const unk = json_object_get(h->model, "unk_id");
+    const size_t n = json_array_size(h->vocab);
+    if (json_is_integer(unk)) {
+        const json_int_t id = json_integer_value(unk);
+        if (id < 0 || (uint64_t)id >= n)
+            FAIL(h->err, TEG_ERR_FORMAT, WHERE ": %s: model.unk_id: expected an id under %zu, found %lld", h->path, n,
+                 (long long)id);
+        tok->unk = (int32_t)id;
+    }
+    tok->fuse_unknown = true;
+    for (size_t i = 0; i < n; i++)
+        tok->lattice.worst_score =
+            i && tok->lattice.worst_score < h->scores[i] ? tok->lattice.worst_score : h->scores[i];
+    return teg_lattice_index(&tok->lattice, &tok->vocab, h->scores, n, &tok->arena, h->err);
+}
+
 static enum teg_status read_model(struct hf *h)
 {
     struct teg_tok *const tok = h->tok;
     TRY(check_model(h));
-    tok->kind = TEG_TOK_CHARS; /* unless a ByteLevel component says otherwise */
     TRY(teg_hf_normalizer(tok, json_object_get(h->root, "normalizer"), h->path, h->err));
     TRY(teg_hf_pretokenizer(tok, json_object_get(h->root, "pre_tokenizer"), h->path, h->err));
+    tok->kind = json_is_array(h->vocab) ? TEG_TOK_UNIGRAM : tok->pretok.letters ? TEG_TOK_BYTES : TEG_TOK_CHARS;
     TRY(read_vocab(h));
     TRY(teg_tok_index(tok, h->err));
-    TRY(read_merges(h));
     tok->byte_fallback = tok->byte_fallback && is_true(h->model, "byte_fallback");
-    tok->fuse_unknown = is_true(h->model, "fuse_unk");
-    tok->ignore_merges = is_true(h->model, "ignore_merges");
-    const struct teg_string unk = text_of(json_object_get(h->model, "unk_token"));
-    tok->unk = teg_vocab_find(&tok->vocab, unk.bytes, unk.n_bytes);
-    return TEG_OK;
+    return tok->kind == TEG_TOK_UNIGRAM ? read_unigram(h) : read_bpe(h);
 }
 
 /* ---- added tokens ---- */
@@ -306,13 +394,13 @@ static enum teg_status read_post(struct hf *h, const json_t *post, bool in_seque
 /* ---- tokenizer_config.json ---- */
 
 /* "<s>" or {"content":"<s>"} */
-static int32_t token_named(const struct hf *h, const json_t *config, const char *key)
+static int32_t token_named(const struct teg_tok *tok, const json_t *config, const char *key)
 {
     const json_t *value = json_object_get(config, key);
     if (json_is_object(value))
         value = json_object_get(value, "content");
     const struct teg_string text = text_of(value);
-    return teg_vocab_find(&h->tok->vocab, text.bytes, text.n_bytes);
+    return teg_vocab_find(&tok->vocab, text.bytes, text.n_bytes);
 }
 
 /* A string, or [{"name":"default","template":…}, …]; the first stands in where none is called default. */
@@ -329,24 +417,30 @@ static const json_t *template_in(const json_t *config)
     return json_object_get(json_array_get(value, 0), "template");
 }
 
-static enum teg_status keep_template(struct hf *h, struct teg_string text)
+static enum teg_status keep_template(struct teg_tok *tok, struct teg_string text, struct teg_error *err)
 {
     if (!text.n_bytes)
         return TEG_OK;
-    const char *const copy = teg_arena_string(&h->tok->arena, text.bytes, text.n_bytes);
+    const char *const copy = teg_arena_string(&tok->arena, text.bytes, text.n_bytes);
     if (!copy)
-        return teg_base_fail_memory(h->err, "the chat template", text.n_bytes);
-    h->tok->chat_template = (struct teg_string){copy, text.n_bytes};
+        return teg_base_fail_memory(err, "the chat template", text.n_bytes);
+    tok->chat_template = (struct teg_string){copy, text.n_bytes};
     return TEG_OK;
+}
+
+enum teg_status teg_hf_names(struct teg_tok *tok, const struct json_t *config, struct teg_error *err)
+{
+    const int32_t bos = token_named(tok, config, "bos_token"), eos = token_named(tok, config, "eos_token");
+    tok->bos = bos >= 0 ? bos : tok->bos;
+    tok->eos = eos >= 0 ? eos : tok->eos;
+    teg_tok_add_end(tok, tok->eos);
+    return keep_template(tok, text_of(template_in(config)), err);
 }
 
 static enum teg_status read_config(struct hf *h, const json_t *config)
 {
     struct teg_tok *const tok = h->tok;
-    const int32_t bos = token_named(h, config, "bos_token");
-    tok->bos = bos >= 0 ? bos : tok->bos;
-    tok->eos = token_named(h, config, "eos_token");
-    teg_tok_add_end(tok, tok->eos);
+    TRY(teg_hf_names(tok, config, h->err));
     /* A template in tokenizer.json is the later word; the flags are what older files have instead. */
     if (!tok->n_before && !tok->n_after) {
         if (is_true(config, "add_bos_token") && tok->bos >= 0)
@@ -354,7 +448,7 @@ static enum teg_status read_config(struct hf *h, const json_t *config)
         if (is_true(config, "add_eos_token") && tok->eos >= 0)
             TRY(add_around(h, false, tok->eos));
     }
-    return keep_template(h, text_of(template_in(config)));
+    return TEG_OK;
 }
 
 /* ---- files ---- */
@@ -399,12 +493,11 @@ enum teg_status teg_tok_from_json(struct teg_tok *tok, struct teg_span json, str
 }
 
 /* chat_template.jinja wins over the config: newer directories keep the template only there. */
-static enum teg_status read_template_file(struct teg_tok *tok, const char *path, struct teg_error *err)
+enum teg_status teg_hf_template(struct teg_tok *tok, const char *path, struct teg_error *err)
 {
     struct teg_filemap map;
     TRY(teg_filemap_open(&map, path, "cannot open the chat template", err));
-    struct hf h = {.tok = tok, .path = path, .err = err};
-    const enum teg_status status = keep_template(&h, (struct teg_string){(const char *)map.bytes, map.n_bytes});
+    const enum teg_status status = keep_template(tok, (struct teg_string){(const char *)map.bytes, map.n_bytes}, err);
     teg_filemap_close(&map);
     return status;
 }
@@ -424,6 +517,6 @@ enum teg_status teg_tok_from_hf(struct teg_tok *tok, const char *json_path, cons
         teg_filemap_close(&config);
     teg_filemap_close(&json);
     if (status == TEG_OK && template_path)
-        status = read_template_file(tok, template_path, err);
+        status = teg_hf_template(tok, template_path, err);
     return status;
 }

@@ -1,7 +1,7 @@
 /* Fuzz target: any bytes as text for two tiny vocabularies, byte-level and SentencePiece, and any bytes that begin with
- * '{' as a tokenizer.json. What must hold: encoding succeeds whatever the text; decoding gives valid text back
- * unchanged (SentencePiece: unless it has U+2581, which is a space there); a stream gives the same text. The first
- * byte of a text chooses vocabulary and flags. */
+ * '{' as a tokenizer.json, with a line feed as a tokenizer.model. What must hold: encoding succeeds whatever the text;
+ * decoding gives valid text back unchanged (SentencePiece: unless it has U+2581, which is a space there); a stream
+ * gives the same text. The first byte of a text chooses vocabulary and flags. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -121,13 +121,15 @@ static void check_text(const struct teg_tok *tok, unsigned flags, const char *te
     free(ids);
 }
 
-static void check_json(const uint8_t *data, size_t n_bytes)
+static void check_file(const uint8_t *data, size_t n_bytes)
 {
-    static const char text[] = "a b  <s>12 \u00e9\u2581\n";
+    static const char text[] = "a b  <s>12 \u00e9\u2581\n\tA\u0301\uFB01";
     struct teg_tok *tok = NULL;
     struct teg_error err = {0};
     size_t n = 0;
-    if (teg_tok_parse((struct teg_span){data, n_bytes}, (struct teg_span){0}, "fuzz", NULL, &tok, &err) != TEG_OK)
+    const struct teg_model_files files = {.model = {data, n_bytes}, .path = "fuzz"};
+    if ((data[0] == '\n' ? teg_tok_parse_model(&files, NULL, &tok, &err)
+                         : teg_tok_parse(files.model, (struct teg_span){0}, "fuzz", NULL, &tok, &err)) != TEG_OK)
         return;
     int32_t ids[64];
     if (teg_tok_encode(tok, text, sizeof text - 1, TEG_TOKENIZE_SPECIAL | TEG_TOKENIZE_BOS, ids, 64, &n, &err) ==
@@ -148,8 +150,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
     }
     if (!n_bytes)
         return 0;
-    if (data[0] == '{')
-        check_json(data, n_bytes);
+    if (data[0] == '{' || data[0] == '\n')
+        check_file(data, n_bytes);
     else
         check_text(vocabularies[data[0] & 1], data[0] & 2 ? TEG_TOKENIZE_SPECIAL : 0, (const char *)data + 1,
                    n_bytes - 1);

@@ -1,7 +1,7 @@
 /* Tokenizers with the n-th allocation failing, for every n: an error or the right answer, and nothing kept. malloc
  * itself is replaced, because jansson, PCRE2 and utf8proc allocate too. */
 #include "failing_malloc.h"
-#include "unit/tok_test.h"
+#include "unit/tok_unigram_test.h"
 
 /* Opens, encodes, decodes and streams; TEG_OK only when every answer is right. */
 static enum teg_status use(struct teg_tok *tok, struct teg_error *err)
@@ -73,8 +73,8 @@ static void all_allocations(enum teg_status (*run)(const void *what, struct teg_
 static void gguf_sources(void **state)
 {
     (void)state;
-    struct gguf made[] = {gguf_bpe("llama3"), gguf_spm()};
-    for (size_t i = 0; i < 2; i++) {
+    struct gguf made[] = {gguf_bpe("llama3"), gguf_spm(), gguf_t5(true)};
+    for (size_t i = 0; i < sizeof made / sizeof *made; i++) {
         struct opened o = open_gguf(&made[i]);
         all_allocations(from_gguf, o.source);
         opened_free(&o);
@@ -92,11 +92,35 @@ static void json_sources(void **state)
     all_allocations(from_json, json_with("null", "{\"type\":\"Metaspace\"}", "{\"id\":200,\"content\":\"<u>\"}", ""));
 }
 
+static enum teg_status from_model(const void *what, struct teg_error *err)
+{
+    static const char config[] = "{\"added_tokens_decoder\":{\"9\":{\"content\":\"1\"}},\"chat_template\":\"x\"}";
+    const struct bytes *const file = what;
+    const struct teg_model_files files = {
+        .model = {file->at, file->n}, .config = {(const uint8_t *)config, sizeof config - 1}, .path = "t.model"};
+    struct teg_tok *tok = NULL;
+    TRY(teg_tok_parse_model(&files, NULL, &tok, err));
+    const enum teg_status status = use(tok, err);
+    teg_tok_free(tok);
+    return status;
+}
+
+static void unigram_sources(void **state)
+{
+    (void)state;
+    all_allocations(from_json, unigram_json("{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AAAAAA==\"}",
+                                            METASPACE, "", false));
+    struct bytes file = model_file(1, true, false);
+    all_allocations(from_model, &file);
+    bytes_free(&file);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gguf_sources),
         cmocka_unit_test(json_sources),
+        cmocka_unit_test(unigram_sources),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
