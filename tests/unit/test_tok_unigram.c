@@ -119,7 +119,7 @@ static void the_best_sum_wins(void **state)
     assert_ids(o.tok, T("a\u4e00\u4e8c!b"), 0, IDS(U_MA, U_UNK, U_B)); /* unknown characters fuse */
     assert_ids(o.tok, T("\u4e00 \u4e8c"), 0, IDS(U_MARK, U_UNK, U_MARK, U_UNK));
     assert_ids(o.tok, T("\xFF"), 0, IDS(U_MARK, U_UNK));
-    assert_ids(o.tok, T(""), 0, NULL, 0);
+    assert_ids(o.tok, T(""), 0, &(const int32_t){0}, 0);
     assert_ids(o.tok, T("a<unk>b"), TEG_TOKENIZE_SPECIAL, IDS(U_MA, U_UNK, U_MARK, U_B));
     assert_decodes(o.tok, IDS(U_MAB, U_MARK, U_B), "ab b");
     opened_free(&o);
