@@ -5,12 +5,13 @@
 /* Offsets of f16 scale fields in a block, -1: none. Random bytes there would be infinities and NaN too often. */
 static const int scale_fields[TEG_DTYPE_COUNT][2] = {
     [TEG_DTYPE_F32] = {-1, -1},   [TEG_DTYPE_F16] = {0, -1},    [TEG_DTYPE_BF16] = {-1, -1},
-    [TEG_DTYPE_F64] = {-1, -1},   [TEG_DTYPE_I8] = {-1, -1},    [TEG_DTYPE_I16] = {-1, -1},
-    [TEG_DTYPE_I32] = {-1, -1},   [TEG_DTYPE_I64] = {-1, -1},   [TEG_DTYPE_Q4_0] = {0, -1},
-    [TEG_DTYPE_Q4_1] = {0, 2},    [TEG_DTYPE_Q5_0] = {0, -1},   [TEG_DTYPE_Q5_1] = {0, 2},
-    [TEG_DTYPE_Q8_0] = {0, -1},   [TEG_DTYPE_Q2_K] = {80, 82},  [TEG_DTYPE_Q3_K] = {108, -1},
-    [TEG_DTYPE_Q4_K] = {0, 2},    [TEG_DTYPE_Q5_K] = {0, 2},    [TEG_DTYPE_Q6_K] = {208, -1},
-    [TEG_DTYPE_IQ4_NL] = {0, -1}, [TEG_DTYPE_IQ4_XS] = {0, -1}, [TEG_DTYPE_MXFP4] = {-1, -1},
+    [TEG_DTYPE_F64] = {-1, -1},   [TEG_DTYPE_I8] = {-1, -1},    [TEG_DTYPE_U8] = {-1, -1},
+    [TEG_DTYPE_I16] = {-1, -1},   [TEG_DTYPE_I32] = {-1, -1},   [TEG_DTYPE_I64] = {-1, -1},
+    [TEG_DTYPE_Q4_0] = {0, -1},   [TEG_DTYPE_Q4_1] = {0, 2},    [TEG_DTYPE_Q5_0] = {0, -1},
+    [TEG_DTYPE_Q5_1] = {0, 2},    [TEG_DTYPE_Q8_0] = {0, -1},   [TEG_DTYPE_Q2_K] = {80, 82},
+    [TEG_DTYPE_Q3_K] = {108, -1}, [TEG_DTYPE_Q4_K] = {0, 2},    [TEG_DTYPE_Q5_K] = {0, 2},
+    [TEG_DTYPE_Q6_K] = {208, -1}, [TEG_DTYPE_IQ4_NL] = {0, -1}, [TEG_DTYPE_IQ4_XS] = {0, -1},
+    [TEG_DTYPE_MXFP4] = {-1, -1},
 };
 
 static void fill_bytes(unsigned char *p, size_t n)
