@@ -242,16 +242,7 @@ static void report_weights(struct teg_convert_job *j, struct teg_lowered *lowere
 {
     for (size_t i = 0; i < teg_lowered_n_weights(lowered); i++) {
         const struct teg_lowered_weight *const w = teg_lowered_weight(lowered, i);
-        struct teg_convert_weight out = {.name = w->name,
-                                         .rows = w->rows,
-                                         .columns = w->columns,
-                                         .source_bytes = w->report.source_bytes,
-                                         .bytes = w->report.bytes,
-                                         .bits_per_weight = w->report.bits_per_weight,
-                                         .relative_error = w->report.relative_error,
-                                         .worst_row_error = w->report.worst_row_error,
-                                         .worst_row = w->report.worst_row,
-                                         .exact = w->report.exact};
+        struct teg_convert_weight out = teg_convert_weight_of(w->name, w->rows, w->columns, &w->report);
         if (!w->made)
             continue;
         if (w->kept_blocks)

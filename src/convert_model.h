@@ -48,6 +48,10 @@ enum teg_status teg_convert_read_patterns(const char *verb, const char *const *t
 enum teg_status teg_convert_check_patterns(const char *verb, const struct teg_quant_policy *policy,
                                            struct teg_error *err);
 
+/* What is said of a weight; encoding and exactness may be said otherwise by the caller. */
+struct teg_convert_weight teg_convert_weight_of(const char *name, uint64_t rows, uint64_t columns,
+                                                const struct teg_quant_report *report);
+
 /* ---- the divergence that errors let expect (convert_divergence.c) ---- */
 
 struct teg_divergence {

@@ -50,3 +50,18 @@ enum teg_status teg_convert_check_patterns(const char *verb, const struct teg_qu
                  verb, i + 1, policy->patterns[i].text);
     return TEG_OK;
 }
+
+struct teg_convert_weight teg_convert_weight_of(const char *name, uint64_t rows, uint64_t columns,
+                                                const struct teg_quant_report *report)
+{
+    return (struct teg_convert_weight){.name = name,
+                                       .rows = rows,
+                                       .columns = columns,
+                                       .source_bytes = report->source_bytes,
+                                       .bytes = report->bytes,
+                                       .bits_per_weight = report->bits_per_weight,
+                                       .relative_error = report->relative_error,
+                                       .worst_row_error = report->worst_row_error,
+                                       .worst_row = report->worst_row,
+                                       .exact = report->exact};
+}

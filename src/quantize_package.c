@@ -150,16 +150,8 @@ static void report_weight(struct job *j, const struct teg_compressed_weight *w, 
 {
     struct teg_quantize_weight out = {
         .op = w->op, .embedding = w->embedding, .head = w->head, .calibrated = w->calibrated, .left_alone = w->why};
-    out.weight = (struct teg_convert_weight){.name = w->name,
-                                             .rows = w->rows,
-                                             .columns = w->columns,
-                                             .source_bytes = w->report.source_bytes,
-                                             .bytes = w->report.bytes,
-                                             .bits_per_weight = w->report.bits_per_weight,
-                                             .relative_error = w->report.relative_error,
-                                             .worst_row_error = w->report.worst_row_error,
-                                             .worst_row = w->report.worst_row,
-                                             .exact = w->why || w->report.exact};
+    out.weight = teg_convert_weight_of(w->name, w->rows, w->columns, &w->report);
+    out.weight.exact = w->why || w->report.exact;
     if (!w->why) {
         teg_quant_rule_format(&w->rule, out.weight.encoding);
         teg_divergence_add(divergence, &(struct teg_divergence_weight){.rule = &w->rule,

@@ -132,6 +132,18 @@ size_t teg_utf8_next(const char *p, size_t n_bytes, uint32_t *code_point, size_t
     return n;
 }
 
+bool teg_utf8_is_valid(const char *text, size_t n_bytes)
+{
+    for (size_t i = 0, n; i < n_bytes; i += n) {
+        uint32_t c;
+        size_t bad;
+        n = teg_utf8_next(text + i, n_bytes - i, &c, &bad);
+        if (!n)
+            return false;
+    }
+    return true;
+}
+
 size_t teg_utf8_put(uint32_t c, char out[4])
 {
     if (c > 0x10FFFF || (c >= 0xD800 && c < 0xE000))

@@ -23,6 +23,7 @@ enum teg_status teg_buf_take(struct teg_buf *buf, struct teg_text *text, const c
 /* Length in bytes of the UTF-8 character at p (1 to 4), or 0 where the bytes are not valid UTF-8; then *bad_bytes is
  * the length of the maximal bad sequence (at least 1) that one U+FFFD stands for. n_bytes > 0. */
 size_t teg_utf8_next(const char *p, size_t n_bytes, uint32_t *code_point, size_t *bad_bytes);
+bool teg_utf8_is_valid(const char *text, size_t n_bytes);
 /* Writes a code point (surrogates and values past U+10FFFF as U+FFFD); returns 1 to 4. */
 size_t teg_utf8_put(uint32_t code_point, char out[4]);
 

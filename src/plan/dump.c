@@ -90,7 +90,7 @@ static uint32_t count_lane_barriers(const struct teg_plan *plan)
     uint32_t n = plan->n_stages - plan->first_head_stage;
     bool runs = false;
     for (uint32_t i = 0; i < plan->first_head_stage; i++) {
-        const bool attends = plan->steps[plan->stages[i].first_step].kind == TEG_STEP_ATTENTION;
+        const bool attends = teg_stage_attends(plan, i);
         n += attends || !runs;
         runs = !attends;
     }

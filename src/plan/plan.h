@@ -175,6 +175,11 @@ struct teg_lifetime {
 };
 enum teg_status teg_plan_place(struct teg_lifetime *buffers, size_t n, struct teg_arena *arena, size_t *row_floats,
                                struct teg_error *err);
+/* Attention is alone in its stage. */
+static inline bool teg_stage_attends(const struct teg_plan *plan, uint32_t stage)
+{
+    return plan->steps[plan->stages[stage].first_step].kind == TEG_STEP_ATTENTION;
+}
 /* plan/stage.c: cuts the step list into stages. */
 enum teg_status teg_plan_stages(struct teg_plan *plan, struct teg_arena *arena, struct teg_error *err);
 

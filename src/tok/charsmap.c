@@ -53,18 +53,6 @@ static size_t offset_of(uint32_t unit)
     return (size_t)(unit >> 10) << ((unit & 0x200u) >> 6);
 }
 
-static bool is_utf8(const char *text, size_t n_bytes)
-{
-    for (size_t i = 0, n; i < n_bytes; i += n) {
-        uint32_t c;
-        size_t bad;
-        n = teg_utf8_next(text + i, n_bytes - i, &c, &bad);
-        if (!n)
-            return false;
-    }
-    return true;
-}
-
 /* The text of a value; false where there is none that could be used. */
 static bool text_of(const struct teg_charsmap *map, uint32_t value, struct teg_string *to)
 {
@@ -72,7 +60,7 @@ static bool text_of(const struct teg_charsmap *map, uint32_t value, struct teg_s
         return false;
     const char *const text = map->texts + value;
     *to = (struct teg_string){text, strnlen(text, teg_min(map->n_text_bytes - value, LONGEST_RULE_BYTES + 1))};
-    return to->n_bytes <= LONGEST_RULE_BYTES && is_utf8(text, to->n_bytes);
+    return to->n_bytes <= LONGEST_RULE_BYTES && teg_utf8_is_valid(text, to->n_bytes);
 }
 
 static bool ends_character(const char *text, size_t n_bytes, size_t at)

@@ -89,30 +89,6 @@ static enum teg_status normal_sequence(struct reader *r, const json_t *json)
     return TEG_OK;
 }
 
-static enum teg_status normal_nfc(struct reader *r, const json_t *json)
-{
-    (void)json;
-    return add_normal(r, (struct teg_normal_step){.kind = TEG_NORMAL_NFC});
-}
-
-static enum teg_status normal_nfd(struct reader *r, const json_t *json)
-{
-    (void)json;
-    return add_normal(r, (struct teg_normal_step){.kind = TEG_NORMAL_NFD});
-}
-
-static enum teg_status normal_nfkc(struct reader *r, const json_t *json)
-{
-    (void)json;
-    return add_normal(r, (struct teg_normal_step){.kind = TEG_NORMAL_NFKC});
-}
-
-static enum teg_status normal_nfkd(struct reader *r, const json_t *json)
-{
-    (void)json;
-    return add_normal(r, (struct teg_normal_step){.kind = TEG_NORMAL_NFKD});
-}
-
 /* {"precompiled_charsmap": base64}; null and "" are no rules. */
 static enum teg_status normal_precompiled(struct reader *r, const json_t *json)
 {
@@ -133,24 +109,6 @@ static enum teg_status normal_precompiled(struct reader *r, const json_t *json)
     const char *const where = teg_arena_printf(&r->tok->arena, WHERE ": %s", r->path);
     TRY(teg_charsmap_open(map, (struct teg_span){blob, n_blob}, where ? where : WHERE, r->err));
     return add_normal(r, (struct teg_normal_step){.kind = TEG_NORMAL_CHARSMAP, .map = map});
-}
-
-static enum teg_status normal_lowercase(struct reader *r, const json_t *json)
-{
-    (void)json;
-    return add_normal(r, (struct teg_normal_step){.kind = TEG_NORMAL_LOWERCASE});
-}
-
-static enum teg_status normal_strip_accents(struct reader *r, const json_t *json)
-{
-    (void)json;
-    return add_normal(r, (struct teg_normal_step){.kind = TEG_NORMAL_STRIP_MARKS});
-}
-
-static enum teg_status normal_nmt(struct reader *r, const json_t *json)
-{
-    (void)json;
-    return add_normal(r, (struct teg_normal_step){.kind = TEG_NORMAL_NMT});
 }
 
 static enum teg_status normal_strip(struct reader *r, const json_t *json)
@@ -233,22 +191,26 @@ static enum teg_status normal_replace(struct reader *r, const json_t *json)
 
 static enum teg_status read_normalizer(struct reader *r, const json_t *json)
 {
+    static const struct {
+        const char *type;
+        enum teg_normal_kind kind;
+    } plain[] = {
+        {"NFC", TEG_NORMAL_NFC},
+        {"NFD", TEG_NORMAL_NFD},
+        {"NFKC", TEG_NORMAL_NFKC},
+        {"NFKD", TEG_NORMAL_NFKD},
+        {"Lowercase", TEG_NORMAL_LOWERCASE},
+        {"StripAccents", TEG_NORMAL_STRIP_MARKS},
+        {"Nmt", TEG_NORMAL_NMT},
+    };
     static const struct component table[] = {
-        {"Sequence", normal_sequence},
-        {"NFC", normal_nfc},
-        {"NFD", normal_nfd},
-        {"NFKC", normal_nfkc},
-        {"NFKD", normal_nfkd},
-        {"Prepend", normal_prepend},
-        {"Replace", normal_replace},
-        {"Precompiled", normal_precompiled},
-        {"Lowercase", normal_lowercase},
-        {"StripAccents", normal_strip_accents},
-        {"Strip", normal_strip},
-        {"Nmt", normal_nmt},
-        {"BertNormalizer", normal_bert},
+        {"Sequence", normal_sequence},       {"Prepend", normal_prepend}, {"Replace", normal_replace},
+        {"Precompiled", normal_precompiled}, {"Strip", normal_strip},     {"BertNormalizer", normal_bert},
         {"ByteLevel", normal_byte_level},
     };
+    for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
+        if (strcmp(plain[i].type, string_of(json, "type")) == 0)
+            return add_normal(r, (struct teg_normal_step){.kind = plain[i].kind});
     return dispatch(r, json, table, sizeof table / sizeof *table, "normalizer");
 }
 

@@ -69,18 +69,6 @@ static struct teg_tok *sentencepiece(void)
     return tok;
 }
 
-static bool is_utf8(const char *text, size_t n_bytes)
-{
-    for (size_t i = 0, n; i < n_bytes; i += n) {
-        uint32_t c;
-        size_t bad;
-        n = teg_utf8_next(text + i, n_bytes - i, &c, &bad);
-        if (!n)
-            return false;
-    }
-    return true;
-}
-
 static void check_stream(const struct teg_tok *tok, const int32_t *ids, size_t n_ids, const char *text, size_t n_bytes)
 {
     struct teg_stream *stream = NULL;
@@ -92,7 +80,7 @@ static void check_stream(const struct teg_tok *tok, const int32_t *ids, size_t n
     bool stopped = false;
     for (size_t i = 0; i < n_ids && !stopped; i++) {
         must(teg_stream_push(stream, ids[i], &bytes, &n, &stopped, NULL) == TEG_OK);
-        must(is_utf8(bytes, n));
+        must(teg_utf8_is_valid(bytes, n));
         teg_buf_append(&all, bytes, n);
     }
     must(teg_stream_finish(stream, &bytes, &n, NULL) == TEG_OK);
@@ -111,7 +99,7 @@ static void check_text(const struct teg_tok *tok, unsigned flags, const char *te
     must(ids != NULL);
     must(teg_tok_encode(tok, text, n_bytes, flags, ids, n, &again, NULL) == TEG_OK && again == n);
     must(teg_tok_decode(tok, ids, n, &out, NULL) == TEG_OK);
-    if (is_utf8(text, n_bytes) &&
+    if (teg_utf8_is_valid(text, n_bytes) &&
         (tok->kind == TEG_TOK_BYTES || !n_bytes || !memmem(text, n_bytes, TEG_SPACE_MARK, TEG_SPACE_MARK_BYTES))) {
         must(out.n_bytes == n_bytes && (!n_bytes || memcmp(out.bytes, text, n_bytes) == 0));
         if (tok->kind == TEG_TOK_BYTES && n_bytes)

@@ -40,33 +40,32 @@ static float greatest_of(const float *x, size_t n)
     return greatest < INFINITY ? greatest : NAN;
 }
 
-/* round(x · factor) of up to LANES components; zeros behind them. |x · factor| < 2^22: the magic sum rounds to an
- * integer. */
-TEG_INLINE void round_lanes(const float *x, size_t n, float factor, int32_t *out)
+/* round(x / step · factor) of up to LANES components; zeros behind them. It is less than 2^22: the magic sum rounds to
+ * an integer. */
+TEG_INLINE void round_lanes(const float *x, size_t n, float step, float factor, int32_t *out)
 {
     const vf magic = v_set(0x1.8p23f);
     for (size_t i = 0; i < LANES; i += VL) {
         const vf v = i < n ? v_load_n(x + i, n - i) : v_set(0.0f);
-        const vi q = (vi)(v * factor + magic) - (vi)magic;
+        const vi q = (vi)(v / step * factor + magic) - (vi)magic;
         memcpy(out + i, &q, sizeof q);
     }
 }
 
-/* x ~ integer · scale with a norm of `unit` in integers; *factor is what x is multiplied by. */
+/* x ~ integer · scale with a norm of `unit` in integers; *factor is what x / greatest was multiplied by. */
 static float norm_scale(const float *x, size_t n, float greatest, float unit, float *factor)
 {
-    const float inverse = 1.0f / greatest;
     vf sums[LANES / VL];
     for (size_t j = 0; j < LANES / VL; j++)
         sums[j] = v_set(0.0f);
     for (size_t i = 0; i < n; i += LANES)
         for (size_t j = 0; j < LANES / VL; j++) {
             const size_t at = i + j * VL;
-            const vf v = (at < n ? v_load_n(x + at, n - at) : v_set(0.0f)) * inverse;
+            const vf v = (at < n ? v_load_n(x + at, n - at) : v_set(0.0f)) / greatest;
             sums[j] = v_fma(v, v, sums[j]);
         }
     const float square = sum_lanes((const float *)sums), norm = square > 1.0f ? sqrtf(square) : 1.0f;
-    *factor = unit / norm * inverse;
+    *factor = unit / norm;
     return greatest * norm / unit;
 }
 
@@ -89,7 +88,7 @@ static float round_query(const float *x, size_t n, size_t n_padded, float unit, 
     const float scale = norm_scale(x, n, greatest, unit, &factor);
     for (size_t c = 0; c < n; c += LANES) {
         int32_t q[LANES];
-        round_lanes(x + c, n - c, factor, q);
+        round_lanes(x + c, n - c, greatest, factor, q);
         if (c + LANES <= n) {
             for (size_t i = 0; i < LANES; i++)
                 out[c + i] = (int16_t)q[i];
@@ -114,7 +113,7 @@ static void append_word_key(const struct attend_layout *l, const float *k, size_
     for (size_t c = 0; c < l->w2; c += LANES) {
         int32_t q[LANES] = {0};
         if (!bad)
-            round_lanes(k + c, n - c, factor, q);
+            round_lanes(k + c, n - c, greatest, factor, q);
         for (size_t i = 0; i < LANES && c + i < l->w2; i += 2) {
             const int16_t pair[2] = {(int16_t)q[i], (int16_t)q[i + 1]};
             memcpy(pairs + ((c + i) / 2 * TOKENS + slot) * 2, pair, sizeof pair);
@@ -127,11 +126,11 @@ static void append_word_value(const struct attend_layout *l, const float *v, siz
 {
     int16_t *const rows = (int16_t *)(void *)(page + l->v) + slot / 2 * l->w16 * 2 + slot % 2;
     const float greatest = greatest_of(v, n);
-    const float scale = greatest / ATTEND_V_MAX, factor = ATTEND_V_MAX / greatest;
+    const float scale = greatest / ATTEND_V_MAX;
     for (size_t c = 0; c < l->w16; c += LANES) {
         int32_t q[LANES] = {0};
         if (!isnan(greatest) && c < n)
-            round_lanes(v + c, n - c, factor, q);
+            round_lanes(v + c, n - c, greatest, ATTEND_V_MAX, q);
         for (size_t i = 0; i < LANES; i++)
             rows[(c + i) * 2] = (int16_t)q[i];
     }
@@ -145,9 +144,9 @@ static struct kv_block round_block(const float *x, size_t n, float scale, int32_
 {
     int32_t q[ATTEND_BLOCK], low = INT32_MAX, high = INT32_MIN;
     const size_t n_here = n < ATTEND_BLOCK ? n : ATTEND_BLOCK;
-    round_lanes(x, n, 1 / scale, q);
+    round_lanes(x, n, scale, 1.0f, q);
     if (n > LANES)
-        round_lanes(x + LANES, n - LANES, 1 / scale, q + LANES);
+        round_lanes(x + LANES, n - LANES, scale, 1.0f, q + LANES);
     for (size_t i = 0; i < n_here; i++) {
         low = q[i] < low ? q[i] : low;
         high = q[i] > high ? q[i] : high;
